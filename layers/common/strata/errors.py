@@ -1,0 +1,164 @@
+"""Every error that Strata raises on purpose.
+
+    StrataError
+    ├── InvalidRequest            the caller sent something that can never work
+    │   ├── InvalidQuery          empty, too long, or without a single word
+    │   ├── UnknownLayer
+    │   └── InvalidPath           absolute, outside the project, or not a path at all
+    ├── Unauthenticated           no claims came with the request
+    ├── NotFound
+    │   ├── SessionNotFound       also what a caller sees who may not read the session
+    │   ├── JobNotFound
+    │   └── RouteNotFound
+    ├── Conflict
+    │   ├── SessionNameTaken
+    │   ├── EmbeddingModelMismatch
+    │   └── JobNotChangeable      a job that has ended can't change its state
+    ├── UploadRejected            the job ends as `error`; nothing is written
+    │   ├── CorruptArchive
+    │   ├── UnsafeEntry           a path that leaves the project, or a link
+    │   └── UploadTooLarge        size, count, total or ratio above its cap
+    ├── FileUnreadable            one file fails alone, with its reason
+    ├── StaleFence                a newer holder has committed since
+    ├── LockLost                  the lease ran out or was taken over
+    ├── EmbedderRejected          the embedder answered with something that is no vector of this model
+    ├── ConfigurationError        a setting is missing or wrong; the text names it
+    └── TemporaryError            the same call may succeed later: retried with backoff
+        ├── StoreUnavailable
+        ├── EmbedderUnavailable
+        └── GeneratorUnavailable
+
+A class is a fact; its docstring is the sentence that a person reads when no better one is given.
+A foreign error is translated once, in its adapter, ``from`` its cause. Status codes belong to
+`strata.edge.http`. State machines retry by class name, so a name is an interface.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+
+class StrataError(Exception):
+    """Something in Strata went wrong."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or inspect.cleandoc(type(self).__doc__ or type(self).__name__).splitlines()[0])
+
+    @property
+    def message(self) -> str:
+        """One sentence for a person: what happened and what to do."""
+        return str(self.args[0])
+
+    @property
+    def code(self) -> str:
+        """The class name in snake_case, stable: clients branch on it.
+
+        >>> SessionNotFound().code
+        'session_not_found'
+        """
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+
+
+class InvalidRequest(StrataError):
+    """The request is not valid."""
+
+
+class InvalidQuery(InvalidRequest):
+    """The question holds nothing to search for."""
+
+
+class UnknownLayer(InvalidRequest):
+    """There is no such layer."""
+
+
+class InvalidPath(InvalidRequest):
+    """The path must be relative and stay inside the project."""
+
+
+class Unauthenticated(StrataError):
+    """Sign in: the request carries no valid token."""
+
+
+class NotFound(StrataError):
+    """There is no such thing here."""
+
+
+class SessionNotFound(NotFound):
+    """There is no such session, or you may not read it."""
+
+
+class JobNotFound(NotFound):
+    """There is no such job, or you may not read it."""
+
+
+class RouteNotFound(NotFound):
+    """There is no such route."""
+
+
+class Conflict(StrataError):
+    """The request does not fit the present state."""
+
+
+class SessionNameTaken(Conflict):
+    """This session name belongs to somebody else; choose another."""
+
+
+class EmbeddingModelMismatch(Conflict):
+    """The session was built with another embedding model; index it anew with the present one."""
+
+
+class JobNotChangeable(Conflict):
+    """The job has ended; its state can't change any more."""
+
+
+class UploadRejected(StrataError):
+    """The upload can't be indexed; nothing was written and the index before still answers."""
+
+
+class CorruptArchive(UploadRejected):
+    """The upload can't be read: it is not a whole tar.gz, zip or JSON Lines file."""
+
+
+class UnsafeEntry(UploadRejected):
+    """The upload holds a path that leaves the project, or a link; nothing was written."""
+
+
+class UploadTooLarge(UploadRejected):
+    """The upload is larger than this deployment accepts."""
+
+
+class FileUnreadable(StrataError):
+    """This file can't be read as text."""
+
+
+class StaleFence(StrataError):
+    """A newer holder of the session's lock has committed since; nothing was written."""
+
+
+class LockLost(StrataError):
+    """The lease on the session has run out; another worker goes on."""
+
+
+class EmbedderRejected(StrataError):
+    """The embedder answered with something that is no vector of its model."""
+
+
+class ConfigurationError(StrataError):
+    """A setting is missing or wrong."""
+
+
+class TemporaryError(StrataError):
+    """The same call may succeed later."""
+
+
+class StoreUnavailable(TemporaryError):
+    """A store can't be reached just now."""
+
+
+class EmbedderUnavailable(TemporaryError):
+    """The embedder can't be reached just now."""
+
+
+class GeneratorUnavailable(TemporaryError):
+    """The chat model can't be reached just now."""

@@ -1,0 +1,1 @@
+"""The nouns of Strata: frozen, validated, without I/O."""

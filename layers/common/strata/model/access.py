@@ -1,0 +1,57 @@
+"""Who asks, and what that lets them read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Principal = str
+"""`user:<subject>` or `group:<name>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The caller, as the authorizer's claims name them; never taken from a request's body."""
+
+    subject: str
+    tenant: str
+    groups: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def user(self) -> Principal:
+        return f"user:{self.subject}"
+
+    @property
+    def principals(self) -> tuple[Principal, ...]:
+        """Everything the caller may act as, sorted: the same caller gives the same cache key."""
+        return tuple(sorted({self.user, *(f"group:{group}" for group in self.groups)}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A named index of one project's files."""
+
+    session_id: str
+    tenant: str
+    project_id: str
+    repo_id: str
+    owner: Principal
+    readers: tuple[Principal, ...]
+    generation: int
+    applied_seq: int
+    fence: int
+    embedding_model: str
+    dimension: int
+    pipeline_version: str
+
+    def readable_by(self, identity: Identity) -> bool:
+        """The owner and the readers, inside their tenant."""
+        return identity.tenant == self.tenant and self._allows((self.owner, *self.readers), identity.principals)
+
+    def writable_by(self, identity: Identity) -> bool:
+        return identity.tenant == self.tenant and self._allows((self.owner,), identity.principals)
+
+    @staticmethod
+    def _allows(allowed: Sequence[Principal], principals: Sequence[Principal]) -> bool:
+        return not set(allowed).isdisjoint(principals)

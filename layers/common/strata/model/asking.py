@@ -1,0 +1,120 @@
+"""A question and what is made of it: candidates, context, answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from strata.model.access import Identity
+from strata.model.corpus import Layer, Span
+
+MAX_QUERY_CHARACTERS = 8_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What may be found and what is preferred. Empty means "no restriction"; fields are joined by AND.
+
+    Inside a field the values are joined by OR. Prefixes are literal (`_` and `%` mean themselves); `*_like_patterns`
+    are SQL LIKE patterns with `\\` as escape.
+    """
+
+    layers: tuple[Layer, ...] = ()
+    path_prefixes: tuple[str, ...] = ()
+    exclude_path_prefixes: tuple[str, ...] = ()
+    exclude_like_patterns: tuple[str, ...] = ()
+    prefer_path_prefixes: tuple[str, ...] = ()
+    prefer_like_patterns: tuple[str, ...] = ()
+    prefer_non_tests: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A self-contained question of one caller to one session; `text` is stripped, with at least one word."""
+
+    text: str
+    session_id: str
+    identity: Identity
+    filter: Filter = field(default_factory=Filter)
+    limit: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A ranked chunk with every ranking field; `score` is higher for better and compares only within one list.
+
+    `dense_rank` and `lexical_rank` start at 1 and are None where that list does not hold the row. `distance` is
+    the cosine distance (0 to 2), `bm25` the BM25 score; None where it was not computed.
+    """
+
+    chunk_id: int
+    path: str
+    layer: Layer
+    ordinal: int
+    title: str
+    content: str
+    span: Span
+    blob_sha: str
+    metadata: Mapping[str, Any]
+    score: float
+    dense_rank: int | None
+    distance: float | None
+    lexical_rank: int | None
+    bm25: float | None
+    prefer_bonus: int = 0
+    test_penalty: int = 0
+    layer_rank: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieved:
+    """Candidates, best first, and the state of the session that they come from."""
+
+    candidates: tuple[Candidate, ...]
+    generation: int
+    embedding_model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePiece:
+    """A numbered source of the context: `text` is the file between the lines of `span`, never rendered content."""
+
+    n: int
+    path: str
+    layer: Layer
+    title: str
+    span: Span
+    blob_sha: str
+    score: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The packed sources for one question, numbered from 1 in the order in which they are shown."""
+
+    question: Question
+    pieces: tuple[SourcePiece, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """A pointer from the answer into source `n`: `quote` stands, letter for letter, in the lines of `span`."""
+
+    n: int
+    path: str
+    span: Span
+    quote: str
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Text with `[n]` markers, or an honest "not found" (`abstained`). `grounded`: every cited claim is supported."""
+
+    text: str
+    citations: tuple[Citation, ...]
+    grounded: bool
+    abstained: bool

@@ -1,0 +1,198 @@
+"""Files and what is made of them: documents, chunks, embedded chunks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strata.errors import InvalidPath, UnknownLayer
+
+Vector = NDArray[np.float32]
+"""float32, shape (dimension,), unit length."""
+Vectors = NDArray[np.float32]
+"""float32, shape (texts, dimension), rows of unit length, in the order of the texts."""
+
+MAX_PATH_CHARACTERS = 1_000
+
+
+class Layer(StrEnum):
+    """What kind of document a chunk was cut from."""
+
+    D1_DOCUMENT_CATALOG = "D1_DOCUMENT_CATALOG"
+    D2_FACT_INDEX = "D2_FACT_INDEX"
+    D3_SECTION_INDEX = "D3_SECTION_INDEX"
+    D4_POLICY_INDEX = "D4_POLICY_INDEX"
+    C0_SOURCE_CHUNKS = "C0_SOURCE_CHUNKS"
+    C1_SYMBOL_CATALOG = "C1_SYMBOL_CATALOG"
+    C2_DEPENDENCY_GRAPH = "C2_DEPENDENCY_GRAPH"
+    C3_ENTRYPOINTS = "C3_ENTRYPOINTS"
+    C4_SEMANTIC_ROLES = "C4_SEMANTIC_ROLES"
+
+    @classmethod
+    def named(cls, name: str) -> Layer:
+        """The layer of that name, whole ("D3_SECTION_INDEX") or short ("D3"), in any case; else `UnknownLayer`."""
+        for layer in cls:
+            if name.upper() in (layer.value, layer.value[:2]):
+                return layer
+        known = ", ".join(layer.value for layer in cls)
+        raise UnknownLayer(f"There is no layer {name[:60]!r}; the layers are {known}.")
+
+
+def blob_sha_of(content: bytes) -> str:
+    """SHA-256 of a file's bytes, 64 lower-case hex digits: the name of the blob."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def checked_path(path: str) -> str:
+    """The path as it is stored: relative, with `/`, without `.` segments and doubled slashes.
+
+    Raises `InvalidPath` for an empty, absolute, drive-lettered or too long path, for one with a `..`
+    segment (also one that would stay inside), a backslash or a control character, or one that ends in a slash.
+
+    >>> checked_path("./src//app.py")
+    'src/app.py'
+    """
+    shown = repr(path[:120])
+    if not path or path.endswith("/") or len(path) > MAX_PATH_CHARACTERS:
+        raise InvalidPath(f"{shown} is not a file's path (1 to {MAX_PATH_CHARACTERS} characters, no final slash).")
+    if path.startswith("/") or "\\" in path or (len(path) > 1 and path[1] == ":"):
+        raise InvalidPath(f"{shown} must be relative and use forward slashes.")
+    if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF or ord(character) == 127 for character in path):
+        raise InvalidPath(f"{shown} holds a control character or broken text.")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or not parts:
+        raise InvalidPath(f"{shown} leaves the project.")
+    return str(PurePosixPath(*parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """A file of a snapshot without its bytes: what the plan compares.
+
+    `acl` is None when whoever reads the session may read the file; a tuple of principals narrows that,
+    an empty one to nobody.
+    """
+
+    path: str
+    blob_sha: str
+    acl: tuple[str, ...] | None = None
+    last_modified: datetime | None = None
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """A file's bytes under its path; `entry.blob_sha` is the hash of `content`, computed by us."""
+
+    entry: FileEntry
+    content: bytes
+
+    @property
+    def path(self) -> str:
+        return self.entry.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedFile:
+    """A file that is not indexed, and why: `reason` is a short sentence for a person."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Lines of the source, 1-based, both ends included."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.start <= self.end:
+            raise ValueError(f"not a span of lines: {self.start}-{self.end}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A layered item made from one file.
+
+    `section` is the path of headings or the qualified name, outermost first; it feeds the context header.
+    For C0 and D3 `content` is the source between the lines of `span`; other layers render their content and
+    name the lines that it was made from.
+    """
+
+    layer: Layer
+    title: str
+    content: str
+    span: Span
+    section: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A document cut to the embedder's limit: the unit that is stored, ranked and cited.
+
+    `ordinal` counts the chunks of one file and layer from 0 in source order; (path, layer, ordinal) is unique
+    in an index. `context` is the deterministic header (path, section or qualified name, title).
+    """
+
+    path: str
+    layer: Layer
+    ordinal: int
+    title: str
+    context: str
+    content: str
+    span: Span
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def embedded_text(self) -> str:
+        """What the embedder and the analyser see: the content under its context header."""
+        return f"{self.context}\n{self.content}" if self.context else self.content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedChunk:
+    """A chunk with its vector and its term counts: ready to be stored.
+
+    `term_counts` maps each analysed term to its occurrences in `embedded_text`; `length` is their sum.
+    """
+
+    chunk: Chunk
+    embedding: Vector
+    term_counts: Mapping[str, int]
+
+    @property
+    def length(self) -> int:
+        return sum(self.term_counts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobKey:
+    """The name of a prepared file in the content-addressed cache."""
+
+    tenant: str
+    repo_id: str
+    path: str
+    blob_sha: str
+    pipeline_version: str
+    embedding_model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedBlob:
+    """A file's chunks, embedded, with its bytes; `notes` are reasons worth showing (say, a syntax error)."""
+
+    key: BlobKey
+    source: bytes
+    chunks: tuple[EmbeddedChunk, ...]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,274 @@
+"""What the use cases need from the world: one Protocol a need, kept by an adapter and by a fake in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import BinaryIO, Protocol
+
+from strata.model.access import Identity, Principal, Session
+from strata.model.asking import Context, Question, Retrieved
+from strata.model.corpus import BlobKey, FileEntry, PreparedBlob, Vector, Vectors
+from strata.model.jobs import Counters, Job, JobEvent, Lease
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The present time, in UTC, with its zone."""
+        ...
+
+
+class TokenCounter(Protocol):
+    max_tokens: int
+    """What one embedded text may hold, special tokens taken off already."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text as the embedder sees it, in order, special tokens not counted; not truncated."""
+        ...
+
+
+class Embedder(TokenCounter, Protocol):
+    """Texts → unit vectors of one model. Never called with blank text; truncates what is over its limit."""
+
+    model_id: str
+    dimension: int
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Raises `EmbedderUnavailable` (retry) or `EmbedderRejected` (wrong count, dimension, zero or non-finite)."""
+        ...
+
+    def embed_query(self, text: str) -> Vector: ...
+
+
+class Generator(Protocol):
+    model_id: str
+
+    def generate(self, context: Context) -> Iterator[str]:
+        """The answer's text in deltas, with `[n]` markers; nothing at all means "not found".
+
+        A delta may cut a marker or a word anywhere; the caller joins them.
+        """
+        ...
+
+
+class Reranker(Protocol):
+    def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved: ...
+
+
+# --- storage: Postgres ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """One job's effect on a session's index, as the plan found it.
+
+    `upserts` are files to (re)write, each prepared in the cache under `keys[path]`; `rights` are files whose `acl` or
+    `last_modified` alone changes; `deletes` are paths to remove.
+    """
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+    upserts: tuple[FileEntry, ...]
+    keys: Mapping[str, BlobKey]
+    rights: tuple[FileEntry, ...]
+    deletes: tuple[str, ...]
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """`replayed`: this seq had been committed before (a lost reply); `counters` are then those of that commit."""
+
+    generation: int
+    chunks: int
+    counters: Counters
+    replayed: bool
+
+
+class SessionStore(Protocol):
+    """Sessions and their indexed files (Postgres)."""
+
+    def create(
+        self,
+        *,
+        session_id: str,
+        identity: Identity,
+        project_id: str,
+        embedding_model: str,
+        dimension: int,
+        pipeline_version: str,
+        readers: Sequence[Principal] = (),
+    ) -> tuple[Session, bool]:
+        """The session and whether it is new. An existing one is returned if the caller may write it.
+
+        Raises `SessionNameTaken` otherwise. Safe to call at the same time from many places.
+        """
+        ...
+
+    def get(self, session_id: str) -> Session | None:
+        """The session, whoever asks: the caller checks rights with `Session.readable_by`."""
+        ...
+
+    def list_readable(self, identity: Identity) -> list[Session]: ...
+
+    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
+        """What the active index holds, by path (also files without a chunk)."""
+        ...
+
+    def commit(self, request: CommitRequest) -> CommitResult:
+        """Apply one job in one transaction, under fence and seq.
+
+        Raises `StaleFence` when a newer holder has committed; writes nothing then. A seq at or below the applied one
+        of the same job is a replay and does nothing.
+        """
+        ...
+
+
+class BlobCache(Protocol):
+    """Prepared files by content (Postgres)."""
+
+    def present(self, keys: Collection[BlobKey]) -> set[BlobKey]: ...
+
+    def keep(self, blobs: Sequence[PreparedBlob]) -> None:
+        """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty."""
+
+    question: Question
+    embedding: Vector | None
+    embedding_model: str | None
+    terms: tuple[str, ...]
+    depth: int
+
+
+class ChunkSearch(Protocol):
+    """Reads for one caller (Postgres, as the restricted role, under row-level security)."""
+
+    def search(self, request: SearchRequest) -> Retrieved:
+        """Dense and lexical lists of `depth` rows each, fused, best first, at most `question.limit` rows.
+
+        Raises `SessionNotFound` (also without the right to read it) and `EmbeddingModelMismatch`.
+        """
+        ...
+
+    def generation(self, session_id: str, identity: Identity) -> tuple[int, str]:
+        """The session's generation and embedding model; raises `SessionNotFound`."""
+        ...
+
+    def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
+        """The whole decoded text of the file behind each chunk that the caller may read; others are absent."""
+        ...
+
+
+# --- storage: DynamoDB and S3 --------------------------------------------------------------------------------------
+
+
+class JobStore(Protocol):
+    """Jobs and their events (DynamoDB). Every transition is a conditional write."""
+
+    def create(self, job: Job) -> None: ...
+
+    def get(self, job_id: str) -> Job | None: ...
+
+    def for_session(self, session_id: str, *, limit: int = 50) -> list[Job]:
+        """Newest first."""
+        ...
+
+    def accept(self, job_id: str, *, session_id: str, object_version: str | None, applied_seq: int) -> Job:
+        """`awaiting_upload` → `queued` with the session's next seq, in one TransactWrite; one that was accepted
+        before is returned as it is. A session item that is missing or behind is seeded from `applied_seq`.
+        """
+        ...
+
+    def next_queued(self, session_id: str) -> Job | None:
+        """The accepted job with the smallest seq above `done_seq`, whatever its state; None when all are done."""
+        ...
+
+    def start(self, job_id: str, lease: Lease) -> Job: ...
+
+    def finish(self, job: Job, lease: Lease) -> None:
+        """The job's end (`done`, `error`, `cancelled`) and `done_seq`, together, guarded by the fence.
+
+        Raises `LockLost` when the fence is no longer the present one.
+        """
+        ...
+
+    def reject(self, job: Job) -> None:
+        """End a job that was never accepted (`error`, `expired`); it holds no place in the order."""
+        ...
+
+    def append_event(self, job_id: str, name: str, data: Mapping[str, object]) -> JobEvent: ...
+
+    def events_after(self, job_id: str, seq: int) -> list[JobEvent]: ...
+
+    def dead_letter(self, *, object_key: str, reason: str) -> None:
+        """Record an upload that belongs to no job and no session."""
+        ...
+
+
+class SessionLock(Protocol):
+    """The session's lock with lease and fence (DynamoDB, the item that also holds the order)."""
+
+    def acquire(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease | None:
+        """The lease, or None when another holder's is still valid. Seeds a missing or older item from Postgres'
+        `applied_seq` and `fence`. The new fence is max(previous + 1, epoch milliseconds, fence + 1).
+        """
+        ...
+
+    def renew(self, held: Lease, *, lease: timedelta) -> Lease:
+        """Raises `LockLost`."""
+        ...
+
+    def release(self, held: Lease) -> bool:
+        """Release if nothing waits (`accepted_seq = done_seq`); False, still held, when a job has come in."""
+        ...
+
+    def abandon(self, held: Lease) -> None:
+        """Release whatever waits (a hand-over or a failure); does nothing when the lock is no longer ours."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    key: str
+    size_bytes: int
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresignedPost:
+    """What a client posts as multipart/form-data: every field of `fields`, then `file`."""
+
+    url: str
+    fields: Mapping[str, str]
+    expires_in_s: int
+
+
+class ObjectStore(Protocol):
+    """S3."""
+
+    def put(self, key: str, body: bytes, *, content_type: str) -> StoredObject: ...
+
+    def head(self, key: str) -> StoredObject | None: ...
+
+    def download(self, key: str, *, max_bytes: int) -> AbstractContextManager[BinaryIO]:
+        """The object as a seekable file on local disk, removed at the end. Raises `UploadTooLarge` before reading."""
+        ...
+
+    def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost: ...
+
+
+class QueryCache(Protocol):
+    """The exact cache of retrieved candidates (DynamoDB with TTL)."""
+
+    def get(self, key: str) -> Retrieved | None: ...
+
+    def put(self, key: str, retrieved: Retrieved, *, ttl_s: int) -> None: ...

@@ -1,0 +1,1 @@
+"""Settings: frozen sections, read from the environment once, all faults reported together."""

@@ -1,0 +1,62 @@
+"""What can be set, with its unit in its name and a sane default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSettings:
+    """`database_url` is a libpq URI without `options=`; the functions' role is in it."""
+
+    database_url: str
+    bucket: str
+    jobs_table: str
+    cache_table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadLimits:
+    """Caps on what one upload may hold. `ratio` is unpacked to packed bytes."""
+
+    max_archive_bytes: int = 512 * 1024 * 1024
+    max_total_bytes: int = 2 * 1024 * 1024 * 1024
+    max_entries: int = 100_000
+    max_ratio: int = 200
+    max_file_bytes: int = 2 * 1024 * 1024
+    max_inline_bytes: int = 5 * 1024 * 1024
+    upload_expires_in_s: int = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexingSettings:
+    chunk_tokens: int = 500
+    overlap_tokens: int = 50
+    lease_s: float = 60.0
+    limits: UploadLimits = field(default_factory=UploadLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderSettings:
+    """`name` is `onnx` (a model directory under `model_directory`) or `hashed` (tests only)."""
+
+    name: str = "onnx"
+    model: str = "minilm"
+    model_directory: str = ""
+    threads: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringSettings:
+    generator: str = "extractive"
+    max_context_tokens: int = 3_000
+    retrieval_depth: int = 50
+    cache_ttl_s: int = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    storage: StorageSettings
+    indexing: IndexingSettings = field(default_factory=IndexingSettings)
+    embedder: EmbedderSettings = field(default_factory=EmbedderSettings)
+    answering: AnsweringSettings = field(default_factory=AnsweringSettings)
