@@ -26,7 +26,9 @@
     └── TemporaryError            the same call may succeed later: retried with backoff
         ├── StoreUnavailable
         ├── EmbedderUnavailable
-        └── GeneratorUnavailable
+        ├── GeneratorUnavailable
+        ├── DeadlineExceeded      the answer took longer than this call may
+        └── HandedOver            a worker's time was nearly over; the next delivery goes on where it stopped
 
 A class is a fact; its docstring is the sentence that a person reads when no better one is given.
 A foreign error is translated once, in its adapter, ``from`` its cause. Status codes belong to
@@ -162,3 +164,11 @@ class EmbedderUnavailable(TemporaryError):
 
 class GeneratorUnavailable(TemporaryError):
     """The chat model can't be reached just now."""
+
+
+class DeadlineExceeded(TemporaryError):
+    """The answer took longer than this call may; ask again."""
+
+
+class HandedOver(TemporaryError):
+    """The worker's time was nearly over; the next delivery goes on where it stopped."""

@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol
 
 from strata.model.access import Identity, Principal, Session
 from strata.model.asking import Context, Question, Retrieved
-from strata.model.corpus import BlobKey, FileEntry, PreparedBlob, Vector, Vectors
+from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, Job, JobEvent, Lease
 
 
@@ -21,8 +21,10 @@ class Clock(Protocol):
 
 
 class TokenCounter(Protocol):
-    max_tokens: int
-    """What one embedded text may hold, special tokens taken off already."""
+    @property
+    def max_tokens(self) -> int:
+        """What one embedded text may hold, special tokens taken off already."""
+        ...
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text as the embedder sees it, in order, special tokens not counted; not truncated."""
@@ -32,8 +34,11 @@ class TokenCounter(Protocol):
 class Embedder(TokenCounter, Protocol):
     """Texts → unit vectors of one model. Never called with blank text; truncates what is over its limit."""
 
-    model_id: str
-    dimension: int
+    @property
+    def model_id(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Raises `EmbedderUnavailable` (retry) or `EmbedderRejected` (wrong count, dimension, zero or non-finite)."""
@@ -43,7 +48,8 @@ class Embedder(TokenCounter, Protocol):
 
 
 class Generator(Protocol):
-    model_id: str
+    @property
+    def model_id(self) -> str: ...
 
     def generate(self, context: Context) -> Iterator[str]:
         """The answer's text in deltas, with `[n]` markers; nothing at all means "not found".
@@ -157,6 +163,12 @@ class ChunkSearch(Protocol):
 
         Raises `SessionNotFound` (also without the right to read it) and `EmbeddingModelMismatch`.
         """
+        ...
+
+    def files(
+        self, session_id: str, identity: Identity, paths: Sequence[str], *, layers: Sequence[Layer] = (), limit: int
+    ) -> Retrieved:
+        """The chunks of these paths, unranked (score 0), in the order of the paths; raises `SessionNotFound`."""
         ...
 
     def generation(self, session_id: str, identity: Identity) -> tuple[int, str]:

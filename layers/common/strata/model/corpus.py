@@ -21,6 +21,8 @@ Vectors = NDArray[np.float32]
 """float32, shape (texts, dimension), rows of unit length, in the order of the texts."""
 
 MAX_PATH_CHARACTERS = 1_000
+MAX_PATH_BYTES = 2_000
+"""In UTF-8: a path is part of unique keys, and a B-tree's entry ends at 2,704 bytes."""
 
 
 class Layer(StrEnum):
@@ -67,6 +69,8 @@ def checked_path(path: str) -> str:
         raise InvalidPath(f"{shown} must be relative and use forward slashes.")
     if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF or ord(character) == 127 for character in path):
         raise InvalidPath(f"{shown} holds a control character or broken text.")
+    if len(path.encode()) > MAX_PATH_BYTES:
+        raise InvalidPath(f"{shown} is longer than {MAX_PATH_BYTES} bytes.")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or not parts:
         raise InvalidPath(f"{shown} leaves the project.")

@@ -55,7 +55,10 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One snapshot or changes request. `seq` is None until its content is in S3 and it was accepted."""
+    """One snapshot or changes request. `seq` is None until its content is in S3 and it was accepted.
+
+    `starts` counts the workers that have begun it: one that kills every worker is given up.
+    """
 
     job_id: str
     session_id: str
@@ -71,6 +74,7 @@ class Job:
     error_code: str | None = None
     error_message: str | None = None
     object_version: str | None = None
+    starts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

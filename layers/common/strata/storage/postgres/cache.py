@@ -1,0 +1,114 @@
+"""The content-addressed cache of prepared files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from strata.model.corpus import BlobKey, EmbeddedChunk, PreparedBlob
+from strata.storage.postgres import copying
+from strata.storage.postgres.connection import Connection, Database
+from strata.storage.postgres.queries import queries
+from strata.storage.postgres.storable import storable_json, storable_terms, storable_text
+
+
+class PostgresBlobCache:
+    """Keeps the promise of `strata.ports.BlobCache`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sql = queries("cache")
+
+    def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
+        wanted = list(keys)
+        if not wanted:
+            return set()
+        rows = self._database.transact(lambda c: c.execute(self._sql["present"], _columns(wanted)).fetchall())
+        return {wanted[place - 1] for (place,) in rows}
+
+    def keep(self, blobs: Sequence[PreparedBlob]) -> None:
+        """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
+        rows are locked for as short as possible, and a word without a chunk does no harm.
+        """
+        new = {blob.key: blob for blob in reversed(blobs)}
+        if not new:
+            return
+        term_ids = self._term_ids({term for blob in new.values() for chunk in blob.chunks for term in _terms(chunk)})
+        self._database.transact(lambda connection: self._keep(connection, new, term_ids))
+
+    def _term_ids(self, terms: Collection[str]) -> dict[str, int]:
+        known: dict[str, int] = {}
+        missing = list(terms)
+        if missing:
+            known.update(self._database.transact(lambda c: self._known(c, missing)))
+        # A conflict would use up an id of the sequence, which ends at 1,000,000,000: only what is new is inserted.
+        if missing := [term for term in terms if term not in known]:
+            self._database.transact(lambda c: c.execute(self._sql["add_terms"], {"terms": missing}))
+            known.update(self._database.transact(lambda c: self._known(c, missing)))
+        return known
+
+    def _known(self, connection: Connection, terms: list[str]) -> list[tuple[str, int]]:
+        return connection.execute(self._sql["known_terms"], {"terms": terms}).fetchall()
+
+    def _keep(self, connection: Connection, blobs: Mapping[BlobKey, PreparedBlob], term_ids: Mapping[str, int]) -> None:
+        parameters = {
+            **_columns(blobs),
+            "sources": [blob.source for blob in blobs.values()],
+            "notes": [json.dumps([storable_text(note) for note in blob.notes]) for blob in blobs.values()],
+        }
+        added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
+        with connection.cursor().copy(self._sql["copy_chunks"]) as copy:
+            copy.write(copying.HEADER)
+            for blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model in added:
+                key = BlobKey(
+                    tenant=tenant,
+                    repo_id=repo_id,
+                    path=path,
+                    blob_sha=blob_sha,
+                    pipeline_version=pipeline_version,
+                    embedding_model=embedding_model,
+                )
+                copy.write(b"".join(_rows(blob_id, blobs[key].chunks, term_ids)))
+            copy.write(copying.TRAILER)
+
+
+def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
+    return {
+        "tenants": [key.tenant for key in keys],
+        "repo_ids": [key.repo_id for key in keys],
+        "paths": [key.path for key in keys],
+        "blob_shas": [key.blob_sha for key in keys],
+        "pipeline_versions": [key.pipeline_version for key in keys],
+        "embedding_models": [key.embedding_model for key in keys],
+    }
+
+
+def _terms(chunk: EmbeddedChunk) -> Mapping[str, int]:
+    return storable_terms(chunk.term_counts)
+
+
+def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, int]) -> Iterator[bytes]:
+    for embedded in chunks:
+        chunk, counts = embedded.chunk, _terms(embedded)
+        ids = np.fromiter((term_ids[term] for term in counts), dtype=np.int64, count=len(counts))
+        order = np.argsort(ids)
+        occurrences = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
+        yield copying.row(
+            (
+                copying.int8(blob_id),
+                copying.text(chunk.layer.value),
+                copying.int4(chunk.ordinal),
+                copying.text(storable_text(chunk.title)),
+                copying.text(storable_text(chunk.content)),
+                copying.int4(chunk.span.start),
+                copying.int4(chunk.span.end),
+                copying.jsonb(storable_json(chunk.metadata)),
+                copying.halfvec(embedded.embedding),
+                copying.int4_array(ids[order]),
+                copying.int4_array(occurrences[order]),
+                copying.int4(embedded.length),
+            )
+        )

@@ -1,0 +1,137 @@
+"""Reads chunks for one caller, as `strata_query`: each call is one statement in one round trip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+
+from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
+from strata.indexing.reading import read_text
+from strata.model.access import Identity
+from strata.model.asking import Candidate, Retrieved
+from strata.model.corpus import Layer, Span
+from strata.ports import SearchRequest
+from strata.retrieval.filters import LAYER_RANKS
+from strata.retrieval.statements import (
+    CANDIDATE_COLUMNS,
+    SESSION_COLUMNS,
+    Statement,
+    files_statement,
+    index_statement,
+    search_statement,
+    session_statement,
+    sources_statement,
+)
+from strata.storage.postgres.connection import Connection, Database
+
+# Local to the transaction, and sent with the statement: nothing stays on the connection (a proxy would pin it).
+# Compiling (jit) costs more than such a statement; the time limit ends a search whose caller has long gone.
+_SETTINGS = """
+    SELECT set_config('strata.tenant', %(tenant)s, true), set_config('strata.principals', %(principals)s, true),
+           set_config('transaction_read_only', 'on', true), set_config('jit', 'off', true),
+           set_config('statement_timeout', %(statement_timeout)s, true)
+"""
+
+_ATTEMPTS = 3
+"""A new index may go live between two statements of a round trip: then the search runs once more on the new one."""
+
+
+class PostgresSearch:
+    """A `ChunkSearch` on pgvector, GIN and row-level security."""
+
+    def __init__(self, database: Database, *, statement_timeout_s: float = 20.0) -> None:
+        self._database = database
+        self._statement_timeout_ms = round(statement_timeout_s * 1000)
+
+    def search(self, request: SearchRequest) -> Retrieved:
+        question = request.question
+        found = self._found(search_statement(request), question.session_id, question.identity)
+        session = found[0]
+        if not session["model_fits"] and request.embedding is not None and session["embedding_model"] is not None:
+            raise EmbeddingModelMismatch(
+                f"Session {question.session_id} was indexed with {session['embedding_model']} "
+                f"({session['dimension']} dimensions); questions are now embedded with {request.embedding_model} "
+                f"({len(request.embedding)}). Set the former model again, or index the project into a new session: "
+                "`strata index PATH --session NAME`."
+            )
+        return _retrieved(found, request.embedding_model)
+
+    def files(
+        self, session_id: str, identity: Identity, paths: Sequence[str], *, layers: Sequence[Layer] = (), limit: int
+    ) -> Retrieved:
+        statement = files_statement(session_id, identity, paths, layers=layers, limit=limit)
+        return _retrieved(self._found(statement, session_id, identity), None)
+
+    def generation(self, session_id: str, identity: Identity) -> tuple[int, str]:
+        rows = self._rows(session_statement(session_id, identity), session_id, identity)
+        if not rows:
+            raise SessionNotFound
+        generation, model = rows[0]
+        return generation, model or ""
+
+    def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
+        texts: dict[int, str] = {}
+        rows = self._rows(sources_statement(session_id, identity, chunk_ids), session_id, identity)
+        for path, content, found in rows:
+            texts.update(dict.fromkeys(found, read_text(path, content)))
+        return texts
+
+    def _found(self, statement: Statement, session_id: str, identity: Identity) -> list[dict[str, Any]]:
+        """The rows by column name: at least one, without a chunk if nothing was found."""
+        for _ in range(_ATTEMPTS):
+            rows = self._rows(statement, session_id, identity)
+            found = [dict(zip(SESSION_COLUMNS + CANDIDATE_COLUMNS, row, strict=True)) for row in rows]
+            if not found:
+                raise SessionNotFound
+            if not found[0]["index_moved"]:
+                return found
+        raise StoreUnavailable("The session's index is being replaced; ask again.")
+
+    def _rows(self, statement: Statement, session_id: str, identity: Identity) -> list[tuple[Any, ...]]:
+        settings = {
+            "tenant": identity.tenant,
+            "principals": json.dumps(identity.principals),
+            "statement_timeout": str(self._statement_timeout_ms),
+        }
+        index = index_statement(session_id)
+
+        def work(connection: Connection) -> psycopg.Cursor[tuple[Any, ...]]:
+            connection.execute(_SETTINGS, settings)
+            connection.execute(index.text, index.parameters)
+            return connection.execute(statement.text, statement.parameters)
+
+        return self._database.pipelined(work).fetchall()
+
+
+def _retrieved(found: Sequence[Mapping[str, Any]], asked_model: str | None) -> Retrieved:
+    return Retrieved(
+        candidates=tuple(_candidate(row) for row in found if row["chunk_id"] is not None),
+        generation=found[0]["generation"],
+        embedding_model=found[0]["embedding_model"] or asked_model or "",
+    )
+
+
+def _candidate(row: Mapping[str, Any]) -> Candidate:
+    layer = Layer(row["layer"])
+    return Candidate(
+        chunk_id=row["chunk_id"],
+        path=row["path"],
+        layer=layer,
+        ordinal=row["ordinal"],
+        title=row["title"],
+        content=row["content"],
+        span=Span(start=row["span_start"], end=row["span_end"]),
+        blob_sha=row["blob_sha"],
+        metadata=row["metadata"],
+        score=row["score"],
+        dense_rank=row["dense_rank"],
+        distance=row["distance"],
+        lexical_rank=row["lexical_rank"],
+        bm25=row["bm25"],
+        prefer_bonus=row["prefer_bonus"],
+        test_penalty=row["test_penalty"],
+        layer_rank=LAYER_RANKS[layer],
+    )

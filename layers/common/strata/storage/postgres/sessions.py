@@ -1,0 +1,137 @@
+"""Sessions and their indexed files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import errors
+
+from strata.errors import InvalidRequest, SessionNameTaken
+from strata.model.access import Identity, Principal, Session
+from strata.model.corpus import FileEntry
+from strata.ports import CommitRequest, CommitResult
+from strata.storage.postgres import chunks
+from strata.storage.postgres.connection import Connection, Database
+from strata.storage.postgres.queries import queries
+
+LARGE_COMMIT_CHUNKS = 1_000
+"""From here on a commit is followed by `tidy`."""
+
+
+class PostgresSessionStore:
+    """Keeps the promise of `strata.ports.SessionStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sql = queries("sessions")
+
+    def create(
+        self,
+        *,
+        session_id: str,
+        identity: Identity,
+        project_id: str,
+        embedding_model: str,
+        dimension: int,
+        pipeline_version: str,
+        readers: Sequence[Principal] = (),
+    ) -> tuple[Session, bool]:
+        """Raises `InvalidRequest` too, for a name that is none. The project is the session's repository."""
+        parameters = {
+            "session_id": session_id,
+            "tenant": identity.tenant,
+            "project_id": project_id,
+            "repo_id": project_id,
+            "owner": identity.user,
+            "readers": sorted(set(readers)),
+            "embedding_model": embedding_model,
+            "dimension": dimension,
+            "pipeline_version": pipeline_version,
+        }
+
+        def work(connection: Connection) -> tuple[Session, bool]:
+            new = connection.execute(self._sql["add_session"], parameters).fetchone() is not None
+            if new:
+                connection.execute(self._sql["add_index"], parameters)
+            row = connection.execute(self._sql["session"], parameters).fetchone()
+            if row is None:
+                raise SessionNameTaken  # deleted by somebody else between the two statements
+            return _session(row), new
+
+        try:
+            session, new = self._database.transact(work)
+        except errors.CheckViolation as error:
+            raise InvalidRequest(
+                "A session's name has 1 to 100 letters, digits, `.`, `_` and `-` and begins with a letter or a digit; "
+                "its project's name has 1 to 200 bytes, its tenant's 1 to 100, its vectors 1 to 4000 dimensions."
+            ) from error
+        if not session.writable_by(identity):
+            raise SessionNameTaken
+        return session, new
+
+    def get(self, session_id: str) -> Session | None:
+        row = self._database.transact(
+            lambda connection: connection.execute(self._sql["session"], {"session_id": session_id}).fetchone()
+        )
+        return None if row is None else _session(row)
+
+    def list_readable(self, identity: Identity) -> list[Session]:
+        parameters = {"tenant": identity.tenant, "principals": list(identity.principals)}
+        rows = self._database.transact(
+            lambda connection: connection.execute(self._sql["readable_sessions"], parameters).fetchall()
+        )
+        return [_session(row) for row in rows]
+
+    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
+        rows = self._database.transact(
+            lambda connection: connection.execute(self._sql["indexed_files"], {"session_id": session_id}).fetchall()
+        )
+        return {
+            path: FileEntry(
+                path=path,
+                blob_sha=blob_sha,
+                acl=None if acl is None else tuple(acl),
+                last_modified=last_modified,
+                size_bytes=size_bytes,
+            )
+            for path, blob_sha, acl, last_modified, size_bytes in rows
+        }
+
+    def commit(self, request: CommitRequest) -> CommitResult:
+        committed = self._database.transact(lambda connection: chunks.commit(connection, request))
+        if committed.result.chunks >= LARGE_COMMIT_CHUNKS:
+            parameters = {"index_id": committed.index_id}
+            self._database.transact(lambda connection: connection.execute(queries("commit")["tidy"], parameters))
+        return committed.result
+
+
+def _session(row: tuple[Any, ...]) -> Session:
+    (
+        session_id,
+        tenant,
+        project_id,
+        repo_id,
+        owner,
+        readers,
+        generation,
+        applied_seq,
+        fence,
+        model,
+        dimension,
+        version,
+    ) = row
+    return Session(
+        session_id=session_id,
+        tenant=tenant,
+        project_id=project_id,
+        repo_id=repo_id,
+        owner=owner,
+        readers=tuple(readers),
+        generation=generation,
+        applied_seq=applied_seq,
+        fence=fence,
+        embedding_model=model,
+        dimension=dimension,
+        pipeline_version=version,
+    )

@@ -1,0 +1,35 @@
+-- name: present
+-- Which of the keys are prepared, by their place in the arrays.
+SELECT k.place
+FROM unnest(
+    %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[], %(pipeline_versions)s::text[],
+    %(embedding_models)s::text[]
+) WITH ORDINALITY AS k (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, place)
+JOIN rag_blob_cache USING (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model);
+
+-- name: known_terms
+SELECT term, term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[]);
+
+-- name: add_terms
+-- Always in the same order, so that two that add the same words wait for each other and never in a circle.
+INSERT INTO rag_terms (term)
+SELECT term FROM unnest(%(terms)s::text[]) AS t (term) ORDER BY term COLLATE "C"
+ON CONFLICT (term) DO NOTHING;
+
+-- name: add_blobs
+-- The files that were not there; in order, for the same reason as above. `notes` are JSON arrays.
+INSERT INTO rag_blob_cache (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes)
+SELECT k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embedding_model, k.source,
+       ARRAY(SELECT jsonb_array_elements_text(k.notes::jsonb))
+FROM unnest(
+    %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[], %(pipeline_versions)s::text[],
+    %(embedding_models)s::text[], %(sources)b::bytea[], %(notes)s::text[]
+) AS k (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes)
+ORDER BY k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embedding_model
+ON CONFLICT (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model) DO NOTHING
+RETURNING blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model;
+
+-- name: copy_chunks
+COPY rag_chunk_cache (
+    blob_id, layer, ordinal, title, content, span_start, span_end, metadata, embedding, term_ids, term_counts, length
+) FROM STDIN (FORMAT BINARY);

@@ -1,0 +1,165 @@
+-- The statements of one commit, in the order in which they run; see `chunks.py`. `files` is a JSON array, one object
+-- for each file to write.
+
+-- name: lock_session
+-- Commits of one session take turns here; readers don't wait.
+SELECT s.tenant, s.repo_id, s.active_index_id, s.generation, s.fence, s.applied_seq, s.applied_job_id,
+       s.applied_counters, s.applied_chunks, i.embedding_model, i.dimension, i.pipeline_version
+FROM rag_sessions AS s JOIN rag_indexes AS i ON i.index_id = s.active_index_id
+WHERE s.session_id = %(session_id)s
+FOR UPDATE OF s;
+
+-- name: find_blobs
+-- Where each file to write lies in the cache; a file that was not prepared has no row.
+SELECT f.path, b.blob_id
+FROM unnest(%(paths)s::text[], %(blob_shas)s::text[]) AS f (path, blob_sha)
+JOIN rag_blob_cache AS b ON b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s AND b.path = f.path
+    AND b.blob_sha = f.blob_sha AND b.pipeline_version = %(pipeline_version)s
+    AND b.embedding_model = %(embedding_model)s;
+
+-- name: wrong_dimension
+-- A prepared vector that does not fit the index.
+SELECT b.path, vector_dims(c.embedding)
+FROM rag_chunk_cache AS c JOIN rag_blob_cache AS b USING (blob_id)
+WHERE c.blob_id = ANY (%(blob_ids)s::bigint[]) AND vector_dims(c.embedding) <> %(dimension)s
+LIMIT 1;
+
+-- name: remove_terms
+-- Removes the postings of some files and takes them off the statistics. A term's row goes with its last chunk; a count
+-- that would fall below that is a broken rule and stops the commit (the table's check).
+WITH gone AS (
+    DELETE FROM rag_chunk_terms WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+    RETURNING layer, term_keys
+), chunks AS (
+    SELECT layer, count(*) AS chunk_count FROM gone GROUP BY layer
+), terms AS (
+    SELECT gone.layer, (key & 4294967295)::int AS term_id, count(*)::int AS frequency
+    FROM gone CROSS JOIN unnest(gone.term_keys) AS key
+    GROUP BY gone.layer, key
+), dropped AS (
+    DELETE FROM rag_index_terms AS i USING terms AS t
+    WHERE i.index_id = %(index_id)s AND i.layer = t.layer AND i.term_id = t.term_id
+      AND i.document_frequency = t.frequency
+), lowered AS (
+    UPDATE rag_index_terms AS i SET document_frequency = i.document_frequency - t.frequency FROM terms AS t
+    WHERE i.index_id = %(index_id)s AND i.layer = t.layer AND i.term_id = t.term_id
+      AND i.document_frequency <> t.frequency
+)
+UPDATE rag_index_layers AS l SET chunk_count = l.chunk_count - c.chunk_count FROM chunks AS c
+WHERE l.index_id = %(index_id)s AND l.layer = c.layer;
+
+-- name: remove_vectors
+DELETE FROM rag_chunk_vectors WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
+
+-- name: remove_chunks
+DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
+
+-- name: remove_files
+DELETE FROM rag_session_chunk_map WHERE session_id = %(session_id)s AND path = ANY (%(paths)s::text[]);
+
+-- name: count_layers
+-- Counts the new chunks and pins the average length of a layer that had none.
+INSERT INTO rag_index_layers AS l (index_id, layer, chunk_count, pinned_average_length)
+SELECT %(index_id)s, c.layer, count(*), greatest(avg(c.length), 1)
+FROM rag_chunk_cache AS c
+WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
+GROUP BY c.layer
+ON CONFLICT (index_id, layer) DO UPDATE SET
+    chunk_count = l.chunk_count + excluded.chunk_count,
+    pinned_average_length =
+        CASE WHEN l.chunk_count = 0 THEN excluded.pinned_average_length ELSE l.pinned_average_length END;
+
+-- name: write_chunks
+-- The cache knows a file by content alone; what belongs to this session (rights, date, repository) is added here.
+INSERT INTO rag_chunks (
+    index_id, blob_id, path, layer, ordinal, title, content, span_start, span_end, metadata, blob_sha, acl
+)
+SELECT %(index_id)s, c.blob_id, f.path, c.layer, c.ordinal, c.title, c.content, c.span_start, c.span_end,
+       c.metadata || jsonb_strip_nulls(jsonb_build_object(
+           'blob_sha', f.blob_sha, 'repo_id', %(repo_id)s::text, 'last_modified', f.shown_last_modified)),
+       f.blob_sha, f.acl
+FROM jsonb_to_recordset(%(files)s::jsonb)
+         AS f (path text, blob_id bigint, blob_sha text, acl text[], shown_last_modified text)
+JOIN rag_chunk_cache AS c USING (blob_id);
+
+-- name: write_vectors
+INSERT INTO rag_chunk_vectors (index_id, chunk_id, layer, path, acl, embedding)
+SELECT r.index_id, r.chunk_id, r.layer, r.path, r.acl, c.embedding
+FROM rag_chunks AS r JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
+WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]);
+
+-- name: write_terms
+-- Postings: keys for the GIN index, saturated weights for the inner product (see `strata_weight`). A sparsevec can be
+-- made in SQL from its text only.
+INSERT INTO rag_chunk_terms (index_id, chunk_id, layer, path, acl, term_keys, weights)
+SELECT r.index_id, r.chunk_id, r.layer, r.path, r.acl, p.term_keys, p.weights
+FROM rag_chunks AS r
+JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
+JOIN rag_index_layers AS l USING (index_id, layer)
+CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg((r.index_id << 32) | t.term_id), '{}') AS term_keys,
+           concat('{', string_agg(
+               t.term_id || ':' || strata_weight(t.term_count, c.length, l.pinned_average_length), ','
+           ), '}/1000000000')::sparsevec AS weights
+    FROM unnest(c.term_ids, c.term_counts) AS t (term_id, term_count)
+) AS p
+WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]);
+
+-- name: count_terms
+-- Document frequencies and the greatest weight of each term.
+INSERT INTO rag_index_terms AS i (index_id, layer, term_id, document_frequency, greatest_weight)
+SELECT %(index_id)s, c.layer, t.term_id, count(*), max(strata_weight(t.term_count, c.length, l.pinned_average_length))
+FROM rag_chunk_cache AS c
+JOIN rag_index_layers AS l ON l.index_id = %(index_id)s AND l.layer = c.layer
+CROSS JOIN unnest(c.term_ids, c.term_counts) AS t (term_id, term_count)
+WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
+GROUP BY c.layer, t.term_id
+ON CONFLICT (index_id, layer, term_id) DO UPDATE SET
+    document_frequency = i.document_frequency + excluded.document_frequency,
+    greatest_weight = greatest(i.greatest_weight, excluded.greatest_weight);
+
+-- name: write_files
+INSERT INTO rag_session_chunk_map (
+    session_id, path, blob_sha, repo_id, acl, last_modified, size_bytes, job_id, generation
+)
+SELECT %(session_id)s, f.path, f.blob_sha, %(repo_id)s, f.acl, f.last_modified, f.size_bytes, %(job_id)s,
+       %(generation)s
+FROM jsonb_to_recordset(%(files)s::jsonb)
+         AS f (path text, blob_sha text, acl text[], last_modified timestamptz, size_bytes bigint);
+
+-- name: change_chunk_rights
+-- Rights and dates alone: nothing is parsed, embedded or counted.
+UPDATE rag_chunks AS c
+SET acl = f.acl,
+    metadata = (c.metadata - 'last_modified')
+        || jsonb_strip_nulls(jsonb_build_object('last_modified', f.shown_last_modified))
+FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], shown_last_modified text)
+WHERE c.index_id = %(index_id)s AND c.path = f.path;
+
+-- name: change_vector_rights
+UPDATE rag_chunk_vectors AS v SET acl = f.acl
+FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+WHERE v.index_id = %(index_id)s AND v.path = f.path AND v.acl IS DISTINCT FROM f.acl;
+
+-- name: change_term_rights
+UPDATE rag_chunk_terms AS t SET acl = f.acl
+FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+WHERE t.index_id = %(index_id)s AND t.path = f.path AND t.acl IS DISTINCT FROM f.acl;
+
+-- name: change_file_rights
+UPDATE rag_session_chunk_map AS m
+SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generation = %(generation)s
+FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modified timestamptz)
+WHERE m.session_id = %(session_id)s AND m.path = f.path;
+
+-- name: finish_commit
+-- The session's new state. No row: the fence or the seq has moved on, which the lock above rules out.
+UPDATE rag_sessions
+SET generation = %(generation)s, fence = %(fence)s, applied_seq = %(seq)s, applied_job_id = %(job_id)s,
+    applied_counters = %(counters)s, applied_chunks = %(chunks)s
+WHERE session_id = %(session_id)s AND fence <= %(fence)s AND applied_seq < %(seq)s
+RETURNING generation;
+
+-- name: tidy
+-- After a large commit, in a transaction of its own: its locks would hold up other sessions.
+SELECT strata_tidy(%(index_id)s);

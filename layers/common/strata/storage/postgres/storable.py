@@ -1,0 +1,53 @@
+"""What a text column and a jsonb column can hold: the one place where text is made fit for Postgres."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MAX_TERM_BYTES = 512
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable_text(text: str) -> str:
+    """NUL and lone surrogates become U+FFFD, one for one, so lines and lengths stay as they were.
+
+    >>> storable_text("a\\x00b")
+    'a\ufffdb'
+    """
+    return UNSTORABLE.sub(REPLACEMENT, text)
+
+
+def storable_json(value: Mapping[str, Any]) -> str:
+    """JSON text for a jsonb column; what JSON has no type for (say, a date) is written as its `str`.
+
+    Raises `ValueError` for NaN and infinity.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    if "\\u0000" in text:
+        text = json.dumps(_storable_value(json.loads(text)), ensure_ascii=False, allow_nan=False)
+    return storable_text(text)
+
+
+def storable_terms(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """The terms as the dictionary can hold them: text made storable and cut at 512 bytes; counts of equals add up."""
+    if max(map(len, counts), default=0) * 4 <= MAX_TERM_BYTES and not UNSTORABLE.search("".join(counts)):
+        return counts
+    stored: dict[str, int] = {}
+    for term, count in counts.items():
+        fitting = storable_text(term).encode()[:MAX_TERM_BYTES].decode(errors="ignore")
+        stored[fitting] = stored.get(fitting, 0) + count
+    return stored
+
+
+def _storable_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, list):
+        return [_storable_value(item) for item in value]
+    if isinstance(value, dict):
+        return {storable_text(key): _storable_value(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,1 @@
+"""Tests; `tests.support` holds what they share."""

@@ -1,0 +1,1 @@
+"""Servers, fakes, factories and contract suites that tests share."""

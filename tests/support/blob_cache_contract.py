@@ -1,0 +1,60 @@
+"""What every `BlobCache` promises. A test class inherits it and gives the fixture `cache`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from strata.model.corpus import BlobKey
+from strata.ports import BlobCache
+from tests.support.factories import blob_key, prepared_blob
+
+
+class BlobCacheContract:
+    def test_an_empty_cache_has_nothing(self, cache: BlobCache) -> None:
+        assert cache.present([blob_key()]) == set()
+
+    def test_nothing_asked_is_nothing_found(self, cache: BlobCache) -> None:
+        assert cache.present([]) == set()
+
+    def test_what_was_kept_is_present(self, cache: BlobCache) -> None:
+        kept, other = prepared_blob("a.md", "# A"), prepared_blob("b.md", "# B")
+        cache.keep([kept])
+        assert cache.present([kept.key, other.key]) == {kept.key}
+
+    def test_keeping_nothing_does_nothing(self, cache: BlobCache) -> None:
+        cache.keep([])
+        assert cache.present([blob_key()]) == set()
+
+    def test_keeping_again_is_safe(self, cache: BlobCache) -> None:
+        blobs = [prepared_blob("a.md", "# A"), prepared_blob("b.md", "# B")]
+        cache.keep(blobs[:1])
+        cache.keep(blobs)
+        cache.keep(blobs)
+        assert cache.present([blob.key for blob in blobs]) == {blob.key for blob in blobs}
+
+    def test_one_batch_may_name_a_file_twice(self, cache: BlobCache) -> None:
+        blob = prepared_blob()
+        cache.keep([blob, blob])
+        assert cache.present([blob.key]) == {blob.key}
+
+    def test_a_file_without_chunks_is_kept(self, cache: BlobCache) -> None:
+        blob = prepared_blob("empty.md", "\n", chunks=[])
+        cache.keep([blob])
+        assert cache.present([blob.key]) == {blob.key}
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param(replace(blob_key(), tenant="rival"), id="tenant"),
+            pytest.param(replace(blob_key(), repo_id="other"), id="repository"),
+            pytest.param(replace(blob_key(), path="other.md"), id="path"),
+            pytest.param(replace(blob_key(), blob_sha="0" * 64), id="content"),
+            pytest.param(replace(blob_key(), pipeline_version="2"), id="pipeline"),
+            pytest.param(replace(blob_key(), embedding_model="other"), id="embedding model"),
+        ],
+    )
+    def test_a_key_that_differs_in_one_part_is_another_key(self, cache: BlobCache, other: BlobKey) -> None:
+        cache.keep([prepared_blob()])
+        assert cache.present([other]) == set()

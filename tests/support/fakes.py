@@ -1,0 +1,158 @@
+"""In-memory fakes that keep their ports' promises; the contract suites run on them and on the real adapters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from strata.errors import EmbeddingModelMismatch, SessionNameTaken, SessionNotFound, StaleFence, TemporaryError
+from strata.model.access import Identity, Principal, Session
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob
+from strata.ports import CommitRequest, CommitResult
+
+
+class FixedClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, by: timedelta) -> datetime:
+        """Move the clock and say its new time."""
+        self._now += by
+        return self._now
+
+
+class FakeBlobCache:
+    """A `BlobCache` in a dict; `blobs` is open to tests."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[BlobKey, PreparedBlob] = {}
+
+    def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
+        return set(keys) & self.blobs.keys()
+
+    def keep(self, blobs: Sequence[PreparedBlob]) -> None:
+        for blob in blobs:
+            self.blobs.setdefault(blob.key, blob)
+
+
+class FakeSessionStore:
+    """A `SessionStore` in dicts; it reads prepared files from the cache that it is given.
+
+    `chunks[session_id][path]` and `files[session_id][path]` are what the active index holds.
+    """
+
+    def __init__(self, cache: FakeBlobCache | None = None) -> None:
+        self.cache = cache or FakeBlobCache()
+        self.sessions: dict[str, Session] = {}
+        self.files: dict[str, dict[str, FileEntry]] = {}
+        self.chunks: dict[str, dict[str, tuple[EmbeddedChunk, ...]]] = {}
+        self._applied: dict[str, tuple[str, CommitResult]] = {}
+        self._lock = threading.Lock()
+
+    def create(
+        self,
+        *,
+        session_id: str,
+        identity: Identity,
+        project_id: str,
+        embedding_model: str,
+        dimension: int,
+        pipeline_version: str,
+        readers: Sequence[Principal] = (),
+    ) -> tuple[Session, bool]:
+        with self._lock:
+            if found := self.sessions.get(session_id):
+                if not found.writable_by(identity):
+                    raise SessionNameTaken
+                return found, False
+            session = Session(
+                session_id=session_id,
+                tenant=identity.tenant,
+                project_id=project_id,
+                repo_id=project_id,
+                owner=identity.user,
+                readers=tuple(sorted(set(readers))),
+                generation=0,
+                applied_seq=0,
+                fence=0,
+                embedding_model=embedding_model,
+                dimension=dimension,
+                pipeline_version=pipeline_version,
+            )
+            self.sessions[session_id] = session
+            self.files[session_id] = {}
+            self.chunks[session_id] = {}
+            return session, True
+
+    def get(self, session_id: str) -> Session | None:
+        return self.sessions.get(session_id)
+
+    def list_readable(self, identity: Identity) -> list[Session]:
+        return [session for _, session in sorted(self.sessions.items()) if session.readable_by(identity)]
+
+    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
+        return dict(self.files.get(session_id, {}))
+
+    def commit(self, request: CommitRequest) -> CommitResult:
+        paths = [*request.deletes, *(entry.path for entry in (*request.upserts, *request.rights))]
+        if len(set(paths)) != len(paths):
+            raise ValueError("a commit names a path once")
+        with self._lock:
+            session = self.sessions.get(request.session_id)
+            if session is None:
+                raise SessionNotFound
+            job_id, last = self._applied.get(request.session_id, ("", None))
+            if last is not None and job_id == request.job_id and request.seq <= session.applied_seq:
+                return replace(last, replayed=True)
+            if request.fence < session.fence or request.seq <= session.applied_seq:
+                raise StaleFence
+            prepared = self._prepared(session, request)
+            files, chunks = self.files[request.session_id], self.chunks[request.session_id]
+            for path in (*request.deletes, *(entry.path for entry in request.upserts)):
+                files.pop(path, None)
+                chunks.pop(path, None)
+            for entry in request.upserts:
+                files[entry.path] = entry
+                chunks[entry.path] = prepared[entry.path].chunks
+            for entry in request.rights:
+                if found := files.get(entry.path):
+                    files[entry.path] = replace(found, acl=entry.acl, last_modified=entry.last_modified)
+            result = CommitResult(
+                generation=session.generation + 1,
+                chunks=sum(len(prepared[entry.path].chunks) for entry in request.upserts),
+                counters=request.counters,
+                replayed=False,
+            )
+            self.sessions[request.session_id] = replace(
+                session, generation=result.generation, applied_seq=request.seq, fence=request.fence
+            )
+            self._applied[request.session_id] = (request.job_id, result)
+            return result
+
+    def _prepared(self, session: Session, request: CommitRequest) -> dict[str, PreparedBlob]:
+        found: dict[str, PreparedBlob] = {}
+        for entry in request.upserts:
+            key = request.keys[entry.path]
+            if (key.embedding_model, key.pipeline_version) != (session.embedding_model, session.pipeline_version):
+                raise EmbeddingModelMismatch
+            if (key.tenant, key.repo_id, key.path, key.blob_sha) != (
+                session.tenant,
+                session.repo_id,
+                entry.path,
+                entry.blob_sha,
+            ):
+                raise ValueError(f"the key of {entry.path} does not belong to this file of this session")
+            blob = self.cache.blobs.get(key)
+            if blob is None:
+                raise TemporaryError(f"{entry.path} is not prepared.")
+            if any(len(chunk.embedding) != session.dimension for chunk in blob.chunks):
+                raise EmbeddingModelMismatch
+            found[entry.path] = blob
+        return found

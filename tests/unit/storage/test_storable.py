@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strata.storage.postgres.storable import MAX_TERM_BYTES, storable_json, storable_terms, storable_text
+
+ANY_TEXT = st.text(st.characters())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(ANY_TEXT)
+def test_stored_text_keeps_its_length_and_its_lines(text: str) -> None:
+    stored = storable_text(text)
+    assert len(stored) == len(text)
+    assert stored.count("\n") == text.count("\n")
+    assert "\x00" not in stored
+    assert stored.encode().decode() == stored
+
+
+@given(st.dictionaries(ANY_TEXT, JSON, max_size=4))
+def test_stored_json_can_be_read_and_encoded(value: dict[str, object]) -> None:
+    stored = storable_json(value)
+    assert stored.encode()
+    assert "\x00" not in json.dumps(json.loads(stored), ensure_ascii=False)
+    assert "\\u0000" not in json.dumps(json.loads(stored)).replace("\\\\", "")
+
+
+@given(st.dictionaries(st.text(max_size=8).map(lambda text: text * 90), st.integers(1, 9), max_size=6))
+def test_stored_terms_fit_and_no_count_is_lost(counts: dict[str, int]) -> None:
+    stored = storable_terms(counts)
+    assert all(len(term.encode()) <= MAX_TERM_BYTES for term in stored)
+    assert sum(stored.values()) == sum(counts.values())
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_json_has_no_such_number(number: float) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        storable_json({"n": number})
