@@ -1,0 +1,100 @@
+"""Question → candidates: check it, make terms and a vector of it, search once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from strata.errors import InvalidQuery, InvalidRequest
+from strata.model.access import Identity
+from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retrieved
+from strata.model.corpus import Layer
+from strata.ports import ChunkSearch, Embedder, SearchRequest
+from strata.retrieval.analyser import query_terms
+from strata.retrieval.filters import checked_paths
+
+MAX_FILE_CHUNKS = 500
+"""Rows that one call for exact files returns at most."""
+
+# What no embedder and no database can read: NUL, and halves of characters that a JSON escape may hold.
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retriever:
+    """Finds the chunks of a session that answer a question.
+
+    `depth` is how many rows each list (dense, lexical) gives to the fusion.
+    """
+
+    search: ChunkSearch
+    embedder: Embedder
+    depth: int
+
+    def retrieve(self, question: Question) -> Retrieved:
+        """The best `question.limit` chunks that the caller may read, best first, by meaning and by words.
+
+        Raises `InvalidQuery`, `SessionNotFound`, `EmbeddingModelMismatch`, and the embedder's and the store's
+        temporary errors.
+        """
+        question = _checked(question)
+        terms = query_terms(question.text)
+        if not terms:
+            raise InvalidQuery("The question holds no word and no number; ask in words.")
+        return self.search.search(
+            SearchRequest(
+                question=question,
+                embedding=self.embedder.embed_query(question.text),
+                embedding_model=self.embedder.model_id,
+                terms=terms,
+                depth=self.depth,
+            )
+        )
+
+    def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
+        """Source chunks (C0) by words alone: for code when there is no vector.
+
+        A question without a term finds nothing, without a search. Raises `InvalidQuery` for one that is too long,
+        and `SessionNotFound`.
+        """
+        terms = query_terms(question.text)
+        if not terms:
+            return ()
+        question = _checked(question)
+        code = replace(question, filter=replace(question.filter, layers=(Layer.C0_SOURCE_CHUNKS,)))
+        request = SearchRequest(question=code, embedding=None, embedding_model=None, terms=terms, depth=self.depth)
+        return self.search.search(request).candidates
+
+    def retrieve_exact_files(
+        self, session_id: str, identity: Identity, paths: Sequence[str], *, layers: Sequence[Layer] = ()
+    ) -> tuple[Candidate, ...]:
+        """Every chunk of these files (of these layers), in the order of the paths; works without an embedder.
+
+        Blank paths are dropped; without a path left there is nothing to find and no search. Raises `InvalidPath` and
+        `SessionNotFound`. At most `MAX_FILE_CHUNKS` rows.
+        """
+        wanted = checked_paths(paths)
+        if not wanted:
+            return ()
+        return self.search.files(session_id, identity, wanted, layers=layers, limit=MAX_FILE_CHUNKS).candidates
+
+
+def _checked(question: Question) -> Question:
+    if question.limit < 1:
+        raise InvalidRequest("The limit must be at least 1.")
+    return replace(question, text=checked_text(question.text))
+
+
+def checked_text(text: str) -> str:
+    """The question, stripped, without what can't be stored or embedded; raises `InvalidQuery` for none or too much.
+
+    >>> checked_text(" где логин?\\x00 ")
+    'где логин?'
+    """
+    cleaned = _UNREADABLE.sub("", text).strip()
+    if not cleaned:
+        raise InvalidQuery("The question is empty.")
+    if len(cleaned) > MAX_QUERY_CHARACTERS:
+        raise InvalidQuery(f"The question has {len(cleaned)} characters; {MAX_QUERY_CHARACTERS} are possible.")
+    return cleaned

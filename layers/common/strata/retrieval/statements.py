@@ -1,0 +1,326 @@
+"""Builds the statements that read chunks: SQL text from fixed parts, every value a parameter. Pure.
+
+Each statement begins with the session: the row of `session` is there only for a caller who may read it, and all the
+rest hangs on its `index_id`. So a statement without a row says "no such session", and one row without a chunk says
+"nothing found". A statement runs in a transaction that has `strata.tenant` and `strata.principals` set (the second
+wall); its own conditions on session, principals, layers and paths are the first.
+
+The transaction has `strata.index_id` set too, by `index_statement`: a value that the planner can see. It then leaves
+out the other partitions and knows how many rows the index has; from a subquery it would take each session for an
+average one. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing is found.
+
+Ranking reads the narrow tables only; the texts are joined for the rows that are returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import LiteralString
+
+from psycopg import sql
+
+from strata.model.access import Identity
+from strata.model.asking import Filter
+from strata.model.corpus import Layer, Vector
+from strata.ports import SearchRequest
+from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
+from strata.retrieval.fusion import RANK_CONSTANT
+
+TERM_SPACE = 1_000_000_000
+"""The dimension of `rag_chunk_terms.weights`: the greatest that pgvector's sparsevec has; a term's id is its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    text: sql.Composed
+    parameters: Mapping[str, object]
+
+
+CANDIDATE_COLUMNS = (
+    "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "prefer_bonus", "test_penalty",
+)  # fmt: skip
+"""Columns of a found chunk."""
+SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
+"""Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
+
+# The request's model must be the index's: otherwise `index_id` is NULL and nothing is compared with vectors of another
+# space or size.
+_SESSION = sql.SQL("""
+session AS MATERIALIZED (
+    SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
+    FROM (
+        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension,
+               %(embedding_model)s::text IS NULL
+               OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
+               coalesce(s.active_index_id, 0) <> current_setting('strata.index_id')::bigint AS index_moved
+        FROM rag_sessions AS s LEFT JOIN rag_indexes AS i ON i.index_id = s.active_index_id
+        WHERE s.session_id = %(session_id)s AND s.tenant = %(tenant)s
+          AND (s.owner = ANY (%(principals)s::text[]) OR s.readers && %(principals)s::text[])
+    ) AS found
+)""")
+
+_DENSE = sql.SQL("""
+dense AS (
+    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
+    FROM (
+        SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+        FROM rag_chunk_vectors AS chunk
+        WHERE {allowed}
+        ORDER BY {preferred_first} distance, chunk_id
+        LIMIT %(depth)s
+    ) AS nearest
+)""")
+
+_NO_DENSE = sql.SQL("""
+dense AS (
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, 0 AS prefer_bonus, 0 AS test_penalty,
+           NULL::bigint AS rank
+    WHERE false
+)""")
+
+# N and the document frequencies are summed over the layers that the search covers; `keys` find the rows that hold any
+# term of the query, `idf` scores them. MATERIALIZED: computed once, not for each chunk.
+_LEXICAL = sql.SQL("""
+covered AS MATERIALIZED (
+    SELECT counted.layer, counted.chunk_count FROM rag_index_layers AS counted
+    WHERE {counted_in_index} AND {covered_layer}
+),
+frequencies AS (
+    SELECT held.term_id, sum(held.document_frequency) AS df
+    FROM covered CROSS JOIN LATERAL (
+        SELECT counted.term_id, counted.document_frequency FROM rag_index_terms AS counted
+        WHERE {counted_in_index} AND counted.layer = covered.layer
+          AND counted.document_frequency > 0
+          AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
+    ) AS held
+    GROUP BY held.term_id
+),
+query AS MATERIALIZED (
+    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys,
+           ('{{' || string_agg(term_id || ':' || ln(1 + (n - df + 0.5) / (df + 0.5)), ',')
+                 || '}}/{term_space}')::sparsevec AS idf
+    FROM (
+        SELECT term_id, df::float8 AS df, (SELECT sum(chunk_count)::float8 FROM covered) AS n FROM frequencies
+    ) AS counted
+),
+lexical AS (
+    SELECT matching.*, row_number() OVER (ORDER BY bm25 DESC, chunk_id) AS rank
+    FROM (
+        SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+        FROM rag_chunk_terms AS chunk
+        WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+        ORDER BY {preferred_first} bm25 DESC, chunk_id
+        LIMIT %(depth)s
+    ) AS matching
+)""")
+
+_NO_LEXICAL = sql.SQL("""
+lexical AS (
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
+           NULL::bigint AS rank
+    WHERE false
+)""")
+
+_FUSED = sql.SQL("""
+WITH {session},{dense},{lexical},
+fused AS (
+    SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+           coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
+           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0) AS score,
+           coalesce(dense.prefer_bonus, lexical.prefer_bonus) AS prefer_bonus,
+           coalesce(dense.test_penalty, lexical.test_penalty) AS test_penalty
+    FROM dense FULL JOIN lexical USING (chunk_id)
+    ORDER BY {preferred_first} score DESC, chunk_id
+    LIMIT %(limit)s
+)
+SELECT {columns}
+FROM session LEFT JOIN (
+    SELECT fused.*, path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id)
+    WHERE {allowed}
+) AS found ON true
+ORDER BY {preferred_first} score DESC, chunk_id
+""")
+
+_FILES = sql.SQL("""
+WITH {session}
+SELECT {columns}
+FROM session LEFT JOIN (
+    SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
+           NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty
+    FROM rag_chunks AS chunk
+    WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
+) AS found ON true
+ORDER BY array_position(%(paths)s::text[], path), layer, ordinal
+LIMIT %(limit)s
+""")
+
+_SESSION_ONLY = sql.SQL("""
+WITH {session} SELECT generation, embedding_model FROM session
+""")
+
+_INDEX = sql.SQL("""
+SELECT set_config('strata.index_id', coalesce(
+    (SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s), 0)::text, true)
+""")
+
+# One row a file: pieces of the same file share its bytes.
+_SOURCES = sql.SQL("""
+WITH {session}
+SELECT chunk.path, cached.source, chunk.chunk_ids
+FROM session CROSS JOIN LATERAL (
+    SELECT chunk.blob_id, chunk.path, array_agg(chunk.chunk_id) AS chunk_ids FROM rag_chunks AS chunk
+    WHERE {allowed} AND chunk.chunk_id = ANY (%(chunk_ids)s::bigint[])
+    GROUP BY chunk.blob_id, chunk.path
+) AS chunk
+JOIN rag_blob_cache AS cached USING (blob_id)
+""")
+
+
+def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexical_weight: float = 1.0) -> Statement:
+    """The search: at most `limit` rows, best first.
+
+    Where preferences are asked for, the lists of `depth` rows are drawn in the same order as the result (first
+    everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
+    """
+    question = request.question
+    filter = question.filter
+    preferences, preferred_first = _preferences(filter)
+    allowed = _allowed(filter)
+    dense = _DENSE.format(preferences=preferences, allowed=allowed, preferred_first=preferred_first)
+    lexical = _LEXICAL.format(
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+        counted_in_index=_in_index("counted"),
+        covered_layer=sql.SQL("counted.layer = ANY (%(layers)s::text[])" if filter.layers else "true"),
+        term_space=sql.Literal(TERM_SPACE),
+    )
+    text = _FUSED.format(
+        session=_SESSION,
+        dense=_NO_DENSE if request.embedding is None else dense,
+        lexical=lexical if request.terms else _NO_LEXICAL,
+        k=sql.Literal(RANK_CONSTANT),
+        preferred_first=preferred_first,
+        allowed=_readable("wide"),
+        columns=_columns(),
+    )
+    parameters = {
+        **_session_parameters(question.session_id, question.identity),
+        **_filter_parameters(filter),
+        "embedding_model": request.embedding_model,
+        "dimension": None if request.embedding is None else len(request.embedding),
+        "embedding": None if request.embedding is None else vector_literal(request.embedding),
+        "terms": list(request.terms),
+        "depth": max(request.depth, question.limit),
+        "limit": question.limit,
+        "dense_weight": dense_weight,
+        "lexical_weight": lexical_weight,
+    }
+    return Statement(text=text, parameters=parameters)
+
+
+def files_statement(
+    session_id: str, identity: Identity, paths: Sequence[str], *, layers: Sequence[Layer], limit: int
+) -> Statement:
+    """Every chunk of the files, in the order in which the paths are given, then by layer and place in the file."""
+    filter = Filter(layers=tuple(layers))
+    return Statement(
+        text=_FILES.format(session=_SESSION, allowed=_allowed(filter), columns=_columns()),
+        parameters={
+            **_session_parameters(session_id, identity),
+            **_filter_parameters(filter),
+            "paths": list(paths),
+            "limit": limit,
+        },
+    )
+
+
+def index_statement(session_id: str) -> Statement:
+    """Sets `strata.index_id` for the transaction; 0, which no index has, where the caller sees no session."""
+    return Statement(text=sql.Composed([_INDEX]), parameters={"session_id": session_id})
+
+
+def session_statement(session_id: str, identity: Identity) -> Statement:
+    """The generation and the embedding model, for a caller who may read the session."""
+    return Statement(text=_SESSION_ONLY.format(session=_SESSION), parameters=_session_parameters(session_id, identity))
+
+
+def sources_statement(session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> Statement:
+    """Path, bytes and chunk ids of each file behind the chunks that the caller may read."""
+    return Statement(
+        text=_SOURCES.format(session=_SESSION, allowed=_allowed(Filter())),
+        parameters={**_session_parameters(session_id, identity), "chunk_ids": list(chunk_ids)},
+    )
+
+
+def vector_literal(vector: Vector) -> str:
+    """The vector as pgvector reads it; float32 survives the way.
+
+    >>> import numpy as np
+    >>> vector_literal(np.array([0.5, -0.25], dtype=np.float32))
+    '[0.5,-0.25]'
+    """
+    return f"[{','.join(map(repr, vector.tolist()))}]"
+
+
+def _in_index(row: LiteralString) -> sql.Composable:
+    return sql.SQL(
+        "{row}.index_id = current_setting('strata.index_id')::bigint AND (SELECT index_id FROM session) IS NOT NULL"
+    ).format(row=sql.SQL(row))
+
+
+def _readable(row: LiteralString) -> sql.Composable:
+    """The row is of the active index, and the caller may read it."""
+    return sql.SQL("{in_index} AND ({row}.acl IS NULL OR {row}.acl && %(principals)s::text[])").format(
+        in_index=_in_index(row), row=sql.SQL(row)
+    )
+
+
+def _allowed(filter: Filter) -> sql.Composable:
+    """What a chunk must meet to be found at all."""
+    conditions = [_readable("chunk")]
+    if filter.layers:
+        conditions.append(sql.SQL("chunk.layer = ANY (%(layers)s::text[])"))
+    if filter.path_prefixes:
+        conditions.append(sql.SQL("chunk.path LIKE ANY (%(included)s::text[])"))
+    if filter.exclude_path_prefixes or filter.exclude_like_patterns:
+        conditions.append(sql.SQL("NOT chunk.path LIKE ANY (%(excluded)s::text[])"))
+    return sql.SQL(" AND ").join(conditions)
+
+
+def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
+    """The two columns, and what goes before the score in ORDER BY."""
+    preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
+    columns = sql.SQL("{bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
+        bonus=sql.SQL("(chunk.path LIKE ANY (%(preferred)s::text[]))::int") if preferred else sql.SQL("0"),
+        penalty=sql.SQL("(chunk.path ~ %(test_path)s)::int") if filter.prefer_non_tests else sql.SQL("0"),
+    )
+    return columns, sql.SQL("prefer_bonus DESC, test_penalty," if has_preferences(filter) else "")
+
+
+def _session_parameters(session_id: str, identity: Identity) -> dict[str, object]:
+    return {
+        "session_id": session_id,
+        "tenant": identity.tenant,
+        "principals": list(identity.principals),
+        "embedding_model": None,
+        "dimension": None,
+    }
+
+
+def _filter_parameters(filter: Filter) -> dict[str, object]:
+    return {
+        "layers": [layer.value for layer in filter.layers],
+        "included": [like_pattern(prefix) for prefix in filter.path_prefixes],
+        "excluded": [*map(like_pattern, filter.exclude_path_prefixes), *filter.exclude_like_patterns],
+        "preferred": [*map(like_pattern, filter.prefer_path_prefixes), *filter.prefer_like_patterns],
+        "test_path": TEST_PATH,
+    }
+
+
+def _columns() -> sql.Composable:
+    names = [*(("session", name) for name in SESSION_COLUMNS), *(("found", name) for name in CANDIDATE_COLUMNS)]
+    return sql.SQL(", ").join(sql.Identifier(*name) for name in names)

@@ -1,0 +1,168 @@
+"""The search statement finds what the plain Python twin finds: rows, ranks, scores and order."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from strata.errors import SessionNotFound
+from strata.model.access import Identity
+from strata.model.asking import Candidate, Filter
+from strata.model.corpus import Layer
+from strata.ports import SearchRequest
+from strata.retrieval.fusion import reciprocal_rank_fusion
+from tests.support.factories import identity
+from tests.support.search_rows import SearchRows, TextFile
+
+WORDS = (
+    *("webhook", "secret", "reset", "index", "commit", "lease", "fence", "retry", "backoff", "queue", "job", "worker"),
+    *("плагин", "плагинов", "плагины", "настройка", "HTTPServerError", "blob_sha", "ORA-00942", "E1101", "v4.2.1"),
+    *("4.2", "src/app.py", "token", "limit", "the", "a", "of"),
+)
+FOLDERS = ("src/", "src/app/", "src/application/", "tests/", "docs/", "100%/", "nfs_tools/", "nfsXtools/")
+LAYERS = (Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX, Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG)
+PEOPLE = (
+    identity("ann"),
+    identity("bob", groups=["red"]),
+    identity("cat", groups=["red", "blue"]),
+    identity("dan", groups=["green"]),
+    identity("ann", tenant="other", groups=["red"]),
+)
+ACLS = (None, None, None, ("group:red",), ("group:blue", "user:dan"), ("user:ann",), ())
+
+
+def random_text(chance: random.Random) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(1, 40)))
+
+
+def random_file(chance: random.Random, number: int) -> TextFile:
+    return TextFile(
+        path=f"{chance.choice(FOLDERS)}{chance.choice(['', 'test_'])}f{number}.py",
+        texts=[random_text(chance) for _ in range(chance.randint(1, 4))],
+        layer=chance.choice(LAYERS),
+        acl=chance.choice(ACLS),
+        more=[(chance.choice(LAYERS), random_text(chance)) for _ in range(chance.randint(0, 2))],
+    )
+
+
+def random_filter(chance: random.Random) -> Filter:
+    def some(*values: str) -> tuple[str, ...]:
+        return tuple(chance.sample(values, chance.choice([0, 0, 1, 2])))
+
+    return Filter(
+        layers=tuple(chance.sample(LAYERS, chance.choice([0, 0, 1, 2, 3]))),
+        path_prefixes=some("src/", "src/app", "100%/", "nfs_tools/", "tests/test_"),
+        exclude_path_prefixes=some("src/app/", "docs/", "nfs_"),
+        exclude_like_patterns=some("%test\\_%", "_ocs/%", "100\\%/%"),
+        prefer_path_prefixes=some("docs/", "src/app"),
+        prefer_like_patterns=some("%f1%", "t____/%"),
+        prefer_non_tests=chance.random() < 0.3,
+    )
+
+
+@pytest.fixture
+def filled(rows: SearchRows) -> SearchRows:
+    """Two sessions of Ann's that some others read; files were added, rewritten, restricted and deleted."""
+    chance = random.Random(20_26)
+    for name in ("one", "two"):
+        rows.session(name, readers=["group:red", "user:dan"])
+        files = [random_file(chance, number) for number in range(40)]
+        rows.commit(name, files)
+        changed = [replace(file, texts=[random_text(chance)], more=()) for file in files[:5]]
+        rights = [replace(file, acl=("group:blue",)) for file in files[10:14]]
+        rows.commit(
+            name, [*changed, random_file(chance, 99)], deletes=[file.path for file in files[5:9]], rights=rights
+        )
+    return rows
+
+
+def test_rows_are_those_of_the_twin_for_any_caller_filter_and_question(filled: SearchRows) -> None:
+    chance = random.Random(7)
+    readable = [person for person in PEOPLE if person.tenant == "acme"]
+    found = 0
+    for _ in range(150):
+        request = filled.request(
+            chance.choice(["one", "two"]),
+            random_text(chance),
+            identity=chance.choice(readable),
+            filter=random_filter(chance),
+            limit=chance.choice([1, 3, 10, 50]),
+            depth=chance.choice([1, 5, 50]),
+            dense=chance.random() < 0.7,
+        )
+        actual = filled.search.search(request)
+        expected = filled.twin.search(request)
+        assert (actual.generation, actual.embedding_model) == (expected.generation, expected.embedding_model)
+        assert_same(actual.candidates, expected.candidates)
+        assert_only_allowed(filled, request, actual.candidates)
+        found += len(actual.candidates)
+    assert found > 500
+
+
+def assert_same(actual: tuple[Candidate, ...], expected: tuple[Candidate, ...]) -> None:
+    """Equal but for float32 in distances and BM25."""
+    blank = {"distance": None, "bm25": None}
+    assert [replace(row, **blank) for row in actual] == [replace(row, **blank) for row in expected]
+    for one, other in zip(actual, expected, strict=True):
+        assert one.bm25 == (other.bm25 if other.bm25 is None else pytest.approx(other.bm25, rel=1e-5))
+        assert one.distance == (other.distance if other.distance is None else pytest.approx(other.distance, abs=1e-5))
+
+
+def assert_only_allowed(filled: SearchRows, request: SearchRequest, candidates: tuple[Candidate, ...]) -> None:
+    question = request.question
+    allowed = {row.chunk_id for row in filled.twin.allowed(question.session_id, question.identity, question.filter)}
+    assert {row.chunk_id for row in candidates} <= allowed
+    if request.embedding is not None:
+        assert len(candidates) == min(question.limit, len(allowed))
+
+
+def test_bm25_equals_the_reference_scorer_with_ties_by_id(filled: SearchRows) -> None:
+    chance = random.Random(3)
+    everything = identity("ann", groups=["red", "blue", "green"])
+    for _ in range(40):
+        layers = tuple(chance.sample(LAYERS, chance.choice([0, 1, 2])))
+        request = filled.request(
+            "one",
+            random_text(chance),
+            identity=everything,
+            filter=Filter(layers=layers),
+            limit=500,
+            depth=500,
+            dense=False,
+        )
+        actual = [(row.chunk_id, row.bm25) for row in filled.search.search(request).candidates]
+        readable = {row.chunk_id for row in filled.twin.allowed("one", everything, Filter(layers=layers))}
+        expected = [item for item in filled.twin.bm25(request) if item[0] in readable]
+        assert dict(actual) == pytest.approx(dict(expected), rel=1e-5)
+        assert actual == sorted(actual, key=lambda item: (-(item[1] or 0), item[0]))
+
+
+def test_scores_are_the_fusion_of_the_ranks(filled: SearchRows) -> None:
+    request = filled.request("one", "webhook secret плагины", limit=500)
+    candidates = filled.search.search(request).candidates
+    dense = {row.dense_rank: row.chunk_id for row in candidates if row.dense_rank}
+    lexical = {row.lexical_rank: row.chunk_id for row in candidates if row.lexical_rank}
+    assert sorted(dense) == list(range(1, len(candidates) + 1))
+    assert sorted(lexical) == list(range(1, len(lexical) + 1))
+    assert 0 < len(lexical) < len(dense)
+    fused = reciprocal_rank_fusion(
+        [[dense[rank] for rank in sorted(dense)], [lexical[rank] for rank in sorted(lexical)]]
+    )
+    assert [(row.chunk_id, row.score) for row in candidates] == fused
+
+
+def test_equal_chunks_come_in_the_order_of_their_ids(rows: SearchRows) -> None:
+    rows.session("one")
+    rows.commit("one", [TextFile(f"f{number}.md", ["the same words"]) for number in (3, 1, 2)])
+    candidates = rows.search.search(rows.request("one", "same words")).candidates
+    ids = [row.chunk_id for row in candidates]
+    assert ids == sorted(ids)
+    assert [row.dense_rank for row in candidates] == [row.lexical_rank for row in candidates] == [1, 2, 3]
+
+
+def test_caller_of_another_tenant_with_the_same_name_finds_no_session(filled: SearchRows) -> None:
+    stranger: Identity = PEOPLE[-1]
+    with pytest.raises(SessionNotFound):
+        filled.search.search(filled.request("one", "webhook", identity=stranger))

@@ -1,0 +1,221 @@
+"""`ChunkSearch` in plain Python: a fake for unit tests, and the oracle that the SQL must agree with.
+
+It shares only the parts that have tests of their own (`bm25.scores`, `reciprocal_rank_fusion`, `looks_like_test`);
+filters, rights, lists and order are written here a second time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from strata.errors import EmbeddingModelMismatch, SessionNotFound
+from strata.model.access import Identity, Session
+from strata.model.asking import Candidate, Filter, Retrieved
+from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Vector
+from strata.ports import SearchRequest
+from strata.retrieval.bm25 import scores
+from strata.retrieval.filters import LAYER_RANKS, looks_like_test
+from strata.retrieval.fusion import reciprocal_rank_fusion
+
+
+@dataclass(frozen=True)
+class IndexedChunk:
+    chunk_id: int
+    embedded: EmbeddedChunk
+    blob_sha: str
+    source: str
+    acl: tuple[str, ...] | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def chunk(self) -> Chunk:
+        return self.embedded.chunk
+
+
+class FakeChunkSearch:
+    """Searches `chunks[session_id]`; `average_lengths[session_id][layer]` are the pinned ones."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.chunks: dict[str, list[IndexedChunk]] = {}
+        self.average_lengths: dict[str, dict[Layer, float]] = {}
+        self.requests: list[SearchRequest] = []
+
+    def search(self, request: SearchRequest) -> Retrieved:
+        self.requests.append(request)
+        question = request.question
+        session = self._session(question.session_id, question.identity)
+        if request.embedding is not None and (
+            request.embedding_model != session.embedding_model or len(request.embedding) != session.dimension
+        ):
+            raise EmbeddingModelMismatch
+        allowed = {
+            chunk.chunk_id: chunk for chunk in self.allowed(question.session_id, question.identity, question.filter)
+        }
+        tier = {chunk_id: _tier(chunk.chunk.path, question.filter) for chunk_id, chunk in allowed.items()}
+        depth = max(request.depth, question.limit)
+        distances = (
+            {}
+            if request.embedding is None
+            else {
+                chunk_id: cosine_distance(chunk.embedded.embedding, request.embedding)
+                for chunk_id, chunk in allowed.items()
+            }
+        )
+        bm25 = {chunk_id: score for chunk_id, score in self.bm25(request) if chunk_id in allowed}
+        drawn = sorted(distances, key=lambda chunk_id: (tier[chunk_id], distances[chunk_id], chunk_id))[:depth]
+        dense = sorted(drawn, key=lambda chunk_id: (distances[chunk_id], chunk_id))
+        drawn = sorted(bm25, key=lambda chunk_id: (tier[chunk_id], -bm25[chunk_id], chunk_id))[:depth]
+        lexical = sorted(drawn, key=lambda chunk_id: (-bm25[chunk_id], chunk_id))
+        fused = dict(reciprocal_rank_fusion([dense, lexical]))
+        best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))[: question.limit]
+        return Retrieved(
+            candidates=tuple(
+                _candidate(
+                    allowed[chunk_id],
+                    score=fused[chunk_id],
+                    dense_rank=_rank(dense, chunk_id),
+                    distance=distances[chunk_id] if chunk_id in dense else None,
+                    lexical_rank=_rank(lexical, chunk_id),
+                    bm25=bm25[chunk_id] if chunk_id in lexical else None,
+                    prefer_bonus=-tier[chunk_id][0],
+                    test_penalty=tier[chunk_id][1],
+                )
+                for chunk_id in best
+            ),
+            generation=session.generation,
+            embedding_model=session.embedding_model,
+        )
+
+    def files(
+        self, session_id: str, identity: Identity, paths: Sequence[str], *, layers: Sequence[Layer] = (), limit: int
+    ) -> Retrieved:
+        session = self._session(session_id, identity)
+        found = [
+            chunk
+            for chunk in self.allowed(session_id, identity, Filter(layers=tuple(layers)))
+            if chunk.chunk.path in paths
+        ]
+        found.sort(key=lambda row: (paths.index(row.chunk.path), row.chunk.layer, row.chunk.ordinal))
+        return Retrieved(
+            candidates=tuple(_candidate(chunk, score=0.0) for chunk in found[:limit]),
+            generation=session.generation,
+            embedding_model=session.embedding_model,
+        )
+
+    def generation(self, session_id: str, identity: Identity) -> tuple[int, str]:
+        session = self._session(session_id, identity)
+        return session.generation, session.embedding_model
+
+    def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
+        session = self.sessions.get(session_id)
+        if session is None or not session.readable_by(identity):
+            return {}
+        return {
+            chunk.chunk_id: chunk.source
+            for chunk in self.allowed(session_id, identity, Filter())
+            if chunk.chunk_id in chunk_ids
+        }
+
+    def allowed(self, session_id: str, identity: Identity, filter: Filter) -> list[IndexedChunk]:
+        """What this caller may find with this filter in a session that is readable."""
+        return [
+            chunk
+            for chunk in self.chunks.get(session_id, [])
+            if (chunk.acl is None or set(chunk.acl) & set(identity.principals)) and _passes(chunk.chunk, filter)
+        ]
+
+    def bm25(self, request: SearchRequest) -> list[tuple[int, float]]:
+        """Statistics come from every chunk of the layers asked for, whoever may read it."""
+        session_id, layers = request.question.session_id, request.question.filter.layers
+        covered = [chunk for chunk in self.chunks.get(session_id, []) if not layers or chunk.chunk.layer in layers]
+        averages = self.average_lengths.get(session_id, {})
+        return scores(
+            request.terms,
+            {chunk.chunk_id: chunk.embedded.term_counts for chunk in covered},
+            {chunk.chunk_id: averages[chunk.chunk.layer] for chunk in covered},
+        )
+
+    def _session(self, session_id: str, identity: Identity) -> Session:
+        session = self.sessions.get(session_id)
+        if session is None or not session.readable_by(identity):
+            raise SessionNotFound
+        return session
+
+
+def cosine_distance(one: Vector, other: Vector) -> float:
+    """As pgvector's halfvec has it: both rounded to half precision."""
+    first, second = (vector.astype(np.float16).astype(np.float64) for vector in (one, other))
+    return 1.0 - float(first @ second / np.sqrt((first @ first) * (second @ second)))
+
+
+def like(pattern: str, path: str) -> bool:
+    r"""SQL's LIKE.
+
+    >>> like(r"a\_%", "a_b/c"), like(r"a\_%", "axb"), like("a_", "ab"), like("a_", "abc")
+    (True, False, True, False)
+    """
+    parts = [
+        re.escape(match[0][-1]) if match[0] not in ("%", "_") else {"%": ".*", "_": "."}[match[0]]
+        for match in re.finditer(r"\\.|.", pattern, re.DOTALL)
+    ]
+    return re.fullmatch("".join(parts), path, re.DOTALL) is not None
+
+
+def _passes(chunk: Chunk, filter: Filter) -> bool:
+    path = chunk.path
+    if filter.layers and chunk.layer not in filter.layers:
+        return False
+    if filter.path_prefixes and not path.startswith(filter.path_prefixes):
+        return False
+    if path.startswith(filter.exclude_path_prefixes):
+        return False
+    return not any(like(pattern, path) for pattern in filter.exclude_like_patterns)
+
+
+def _tier(path: str, filter: Filter) -> tuple[int, int]:
+    preferred = path.startswith(filter.prefer_path_prefixes) or any(
+        like(pattern, path) for pattern in filter.prefer_like_patterns
+    )
+    return -int(preferred), int(filter.prefer_non_tests and looks_like_test(path))
+
+
+def _rank(ranking: Sequence[int], chunk_id: int) -> int | None:
+    return ranking.index(chunk_id) + 1 if chunk_id in ranking else None
+
+
+def _candidate(
+    row: IndexedChunk,
+    *,
+    score: float,
+    dense_rank: int | None = None,
+    distance: float | None = None,
+    lexical_rank: int | None = None,
+    bm25: float | None = None,
+    prefer_bonus: int = 0,
+    test_penalty: int = 0,
+) -> Candidate:
+    chunk = row.chunk
+    return Candidate(
+        chunk_id=row.chunk_id,
+        path=chunk.path,
+        layer=chunk.layer,
+        ordinal=chunk.ordinal,
+        title=chunk.title,
+        content=chunk.content,
+        span=chunk.span,
+        blob_sha=row.blob_sha,
+        metadata=row.metadata,
+        score=score,
+        dense_rank=dense_rank,
+        distance=distance,
+        lexical_rank=lexical_rank,
+        bm25=bm25,
+        prefer_bonus=prefer_bonus,
+        test_penalty=test_penalty,
+        layer_rank=LAYER_RANKS[chunk.layer],
+    )

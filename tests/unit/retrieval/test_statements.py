@@ -1,0 +1,70 @@
+"""Statements are built from fixed parts: nothing of a request ever becomes SQL text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from strata.model.asking import Filter, Question
+from strata.model.corpus import Layer
+from strata.ports import SearchRequest
+from strata.retrieval.statements import (
+    files_statement,
+    search_statement,
+    session_statement,
+    sources_statement,
+    vector_literal,
+)
+from tests.support.factories import identity, unit_vector
+
+HOSTILE = "x'); DROP TABLE rag_chunks; -- %(limit)s {allowed} %s"
+
+
+@pytest.fixture
+def request_() -> SearchRequest:
+    return SearchRequest(
+        question=Question(
+            text=HOSTILE, session_id=HOSTILE, identity=identity(HOSTILE, tenant=HOSTILE, groups=[HOSTILE])
+        ),
+        embedding=unit_vector("x"),
+        embedding_model=HOSTILE,
+        terms=(HOSTILE,),
+        depth=50,
+    )
+
+
+def test_values_are_parameters_and_every_parameter_is_known(request_: SearchRequest) -> None:
+    everything = Filter(
+        layers=(Layer.C0_SOURCE_CHUNKS,), path_prefixes=(HOSTILE,), exclude_path_prefixes=(HOSTILE,),
+        exclude_like_patterns=(HOSTILE,), prefer_path_prefixes=(HOSTILE,), prefer_like_patterns=(HOSTILE,),
+        prefer_non_tests=True,
+    )  # fmt: skip
+    who = request_.question.identity
+    for statement in (
+        search_statement(request_),
+        search_statement(replace(request_, question=replace(request_.question, filter=everything))),
+        search_statement(replace(request_, embedding=None, embedding_model=None, terms=())),
+        files_statement(HOSTILE, who, [HOSTILE], layers=[], limit=5),
+        session_statement(HOSTILE, who),
+        sources_statement(HOSTILE, who, [1]),
+    ):
+        text = statement.text.as_string()
+        assert "DROP" not in text
+        assert text % dict.fromkeys(statement.parameters, "")
+
+
+def test_lists_that_have_nothing_to_search_with_are_not_built(request_: SearchRequest) -> None:
+    assert "rag_chunk_terms" not in search_statement(replace(request_, terms=())).text.as_string()
+    assert "rag_chunk_vectors" not in search_statement(replace(request_, embedding=None)).text.as_string()
+
+
+def test_lists_are_at_least_as_deep_as_the_result(request_: SearchRequest) -> None:
+    deep = replace(request_, depth=5, question=replace(request_.question, limit=20))
+    assert search_statement(deep).parameters["depth"] == 20
+
+
+def test_vector_literal_gives_float32_back() -> None:
+    vector = np.random.default_rng(1).standard_normal(64).astype(np.float32)
+    assert np.array_equal(np.array(vector_literal(vector)[1:-1].split(","), dtype=np.float32), vector)
