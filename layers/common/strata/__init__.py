@@ -3,3 +3,5 @@
 Data goes one way: files → documents → chunks → vectors → rows, and
 question → candidates → context → answer.
 """
+
+__version__ = "0.1.0"

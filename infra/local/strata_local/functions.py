@@ -1,0 +1,389 @@
+"""Function processes: one request a process at a time, more processes on demand up to a cap.
+
+A process that crashes, runs out of time or can't start is reported in Lambda's words, and the next call gets a new one.
+Each function writes what it prints to a log of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from strata_local.errors import UnsupportedTemplate
+from strata_local.processes import Child
+from strata_local.runtime_api import Buffered, Ended, Failed, Invocation, Part, RuntimeApi
+from strata_local.template import REGION, Function
+
+INIT_LIMIT_S = 120.0
+"""For imports and the start of the application; Lambda allows 10 s and tries again, a laptop may be slower."""
+STOP_PATIENCE_S = 2.0
+DEATHS = frozenset({"Runtime.ExitError", "Sandbox.Timedout"})
+_PASSED_ON = (
+    "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE",
+    "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG",
+)  # fmt: skip
+"""What a function process sees of our own environment: nothing else, as on Lambda."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many processes there may be, and when an event that failed comes again.
+
+    Lambda waits one minute before the first retry and two before the second. Here an error is retried soon; a process
+    that died or was stopped may have held a lock, so its event waits until a lease (60 s) has run out.
+    """
+
+    max_processes: int = 8
+    max_workers: int = 2
+    """Of a function with event sources: each may keep every core busy for minutes."""
+    retry_delays_s: tuple[float, ...] = (1.0, 2.0)
+    retry_delay_after_death_s: float = 65.0
+
+    def retry_delay_s(self, failure: Failed, attempt: int) -> float:
+        """`attempt` counts from 0."""
+        if failure.error_type in DEATHS:
+            return self.retry_delay_after_death_s
+        return self.retry_delays_s[min(attempt, len(self.retry_delays_s) - 1)]
+
+
+class FunctionProcess:
+    """One execution environment of a function."""
+
+    def __init__(self, function: Function, environment: Mapping[str, str], log: IO[bytes]) -> None:
+        self.served = 0
+        self._api = RuntimeApi(function_arn=function.arn)
+        self._lock = threading.Lock()
+        self._exit: Failed | None = None
+        self._killed = False
+        self._child = Child(
+            _command(function),
+            environment=_environment(function, environment, self._api.address),
+            folder=function.folder,
+            output=log,
+            on_exit=self._ended,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._exit is None and not self._killed and self._child.alive
+
+    def submit(self, invocation: Invocation) -> None:
+        """Hand over an event; what becomes of it comes out of the invocation, also when the process has ended."""
+        with self._lock:
+            self._api.submit(invocation)
+            if self._exit is not None:
+                invocation.emit(self._exit)
+
+    def kill(self) -> None:
+        self._killed = True
+        self._child.kill()
+
+    def stop(self) -> None:
+        self._killed = True
+        self._child.stop(patience_s=STOP_PATIENCE_S)
+
+    def _ended(self, status: int) -> None:
+        self._api.settle()
+        with self._lock:
+            self._exit = self._api.init_error or Failed(error_type="Runtime.ExitError", message=_exit_message(status))
+            self._api.fail(self._exit)
+        self._api.close()
+
+
+class FunctionPool:
+    """All processes of one function."""
+
+    def __init__(
+        self, function: Function, *, environment: Mapping[str, str], log_folder: Path, max_processes: int
+    ) -> None:
+        self.function = function
+        self.log_path = log_folder / f"{function.name}.log"
+        self._environment = environment
+        self._max_processes = max_processes
+        self._changed = threading.Condition()
+        self._idle: list[FunctionProcess] = []
+        self._all: set[FunctionProcess] = set()
+        self._starting = 0
+        self._closed = False
+        self._log_lock = threading.Lock()
+        self._log: IO[bytes] = self.log_path.open("a+b", buffering=0)
+
+    @property
+    def pids(self) -> list[int]:
+        with self._changed:
+            return sorted(process.pid for process in self._all)
+
+    def invoke(self, event: bytes, *, wait_s: float | None = None) -> Iterator[Part]:
+        """Run one event and yield the reply's parts; the last is `Buffered`, `Ended` or `Failed`.
+
+        Waits for a free process, at most `wait_s`. Read it to its end: a process whose reply is given up is stopped.
+        """
+        while True:
+            process = self._acquire(wait_s)
+            if process is None:
+                message = f"All {self._max_processes} processes of {self.function.name} are busy."
+                yield Failed(error_type="TooManyRequestsException", message=message)
+                return
+            invocation = Invocation(event, timeout_s=self.function.timeout_s)
+            self._note(f"START RequestId: {invocation.request_id}")
+            started = time.monotonic()
+            try:
+                process.submit(invocation)
+                first = self._next_part(process, invocation, started)
+                if isinstance(first, Failed) and invocation.deadline is None and process.served:
+                    continue  # it ended while it was idle; nobody has seen the event
+                yield first
+                last = first
+                while not isinstance(last, Buffered | Ended | Failed):
+                    last = self._next_part(process, invocation, started)
+                    yield last
+                failure = f" Error: {last.error_type}: {last.message}" if isinstance(last, Failed) else ""
+                milliseconds = (time.monotonic() - started) * 1000
+                self._note(f"REPORT RequestId: {invocation.request_id} Duration: {milliseconds:.1f} ms{failure}")
+                return
+            finally:
+                process.served += 1
+                self._release(process, reusable=invocation.ended.is_set())
+
+    def prestart(self) -> None:
+        """Start one process, if there is none, without waiting until it is ready."""
+        with self._changed:
+            if self._all or self._starting or self._closed:
+                return
+            self._starting += 1
+        process = self._start()
+        if process is not None:
+            with self._changed:
+                self._idle.append(process)
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """End every process; calls under way end as failed."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            while self._starting:
+                self._changed.wait()
+            processes = list(self._all)
+        stoppers = [threading.Thread(target=process.stop) for process in processes]
+        for stopper in stoppers:
+            stopper.start()
+        for stopper in stoppers:
+            stopper.join()
+        with self._changed:
+            self._all.clear()
+            self._idle.clear()
+        with self._log_lock:
+            self._log.close()
+
+    def _next_part(self, process: FunctionProcess, invocation: Invocation, started: float) -> Part:
+        while True:
+            # The time limit counts from the moment when the process takes the event: until then, look often.
+            handed_over = invocation.deadline
+            limit = handed_over if handed_over is not None else started + INIT_LIMIT_S
+            left_s = limit - time.monotonic()
+            part = invocation.next_part(left_s if handed_over is not None else min(left_s, 0.05))
+            if part is not None:
+                return part
+            if time.monotonic() >= limit and invocation.deadline == handed_over:
+                seconds = self.function.timeout_s if handed_over is not None else INIT_LIMIT_S
+                message = f"RequestId: {invocation.request_id} Error: Task timed out after {seconds:.2f} seconds"
+                invocation.emit(Failed(error_type="Sandbox.Timedout", message=message))
+                process.kill()
+
+    def _acquire(self, wait_s: float | None) -> FunctionProcess | None:
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        with self._changed:
+            while not self._closed:
+                while self._idle:
+                    process = self._idle.pop()
+                    if process.alive:
+                        return process
+                    self._all.discard(process)
+                if len(self._all) + self._starting < self._max_processes:
+                    self._starting += 1
+                    break
+                left_s = None if deadline is None else deadline - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    return None
+                self._changed.wait(left_s)
+            if self._closed:
+                return None
+        return self._start()
+
+    def _start(self) -> FunctionProcess | None:
+        """A new process, started outside the lock; None when the pool has been stopped meanwhile."""
+        new: FunctionProcess | None = None
+        try:
+            new = FunctionProcess(self.function, self._environment, self._log)
+        finally:
+            with self._changed:
+                self._starting -= 1
+                if new is not None:
+                    self._all.add(new)
+                closed = self._closed
+                self._changed.notify_all()
+        if closed:
+            new.stop()
+            return None
+        return new
+
+    def _release(self, process: FunctionProcess, *, reusable: bool) -> None:
+        if not (reusable and process.alive):
+            process.stop()
+        with self._changed:
+            if process.alive and not self._closed:
+                self._idle.append(process)
+            else:
+                self._all.discard(process)
+            self._changed.notify()
+
+    def _note(self, line: str) -> None:
+        text = f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line}\n".encode()
+        with self._log_lock:
+            if not self._log.closed:
+                size = os.fstat(self._log.fileno()).st_size
+                broken_line = size > 0 and os.pread(self._log.fileno(), 1, size - 1) != b"\n"
+                self._log.write(b"\n" + text if broken_line else text)
+
+
+class Functions:
+    """Every function of the stack, for calls that wait and for events that do not."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Function],
+        *,
+        environment: Mapping[str, str],
+        log_folder: Path,
+        limits: Limits,
+    ) -> None:
+        """`environment` is added to what the template gives to each function, and wins."""
+        log_folder.mkdir(parents=True, exist_ok=True)
+        self._pools = {
+            name: FunctionPool(
+                function,
+                environment=environment,
+                log_folder=log_folder,
+                max_processes=limits.max_workers if function.triggers else limits.max_processes,
+            )
+            for name, function in functions.items()
+        }
+        self._dead_letters = log_folder / "dead-letters.jsonl"
+        self._limits = limits
+        self._stopping = threading.Event()
+        self._dead_letter_lock = threading.Lock()
+        self._workers = ThreadPoolExecutor(max_workers=32, thread_name_prefix="asynchronous")
+
+    def __getitem__(self, name: str) -> FunctionPool:
+        return self._pools[name]
+
+    @property
+    def pids(self) -> dict[str, list[int]]:
+        return {name: pool.pids for name, pool in self._pools.items()}
+
+    def prestart(self) -> None:
+        """Start a process of every function, so that the first call finds its imports done."""
+        for pool in self._pools.values():
+            pool.prestart()
+
+    def invoke_asynchronously(self, name: str, event: object) -> None:
+        """Queue an event: it is tried again after an error, as often as the template says, then it is a dead letter."""
+        if not self._stopping.is_set():
+            self._workers.submit(self._deliver, self._pools[name], event)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        stoppers = [threading.Thread(target=pool.stop) for pool in self._pools.values()]
+        for stopper in stoppers:
+            stopper.start()
+        for stopper in stoppers:
+            stopper.join()
+        self._workers.shutdown(cancel_futures=True)
+
+    def _deliver(self, pool: FunctionPool, event: object) -> None:
+        payload = json.dumps(event).encode("utf-8")
+        for attempt in itertools.count():
+            failure = _failure_of(pool.invoke(payload))
+            if failure is None or self._stopping.is_set():
+                return
+            if attempt == pool.function.retries:
+                self._bury(pool.function.name, event, attempt + 1, failure)
+                return
+            self._stopping.wait(self._limits.retry_delay_s(failure, attempt))
+
+    def _bury(self, function: str, event: object, attempts: int, failure: Failed) -> None:
+        record = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "function": function,
+            "attempts": attempts,
+            "error_type": failure.error_type,
+            "message": failure.message,
+            "event": event,
+        }
+        with self._dead_letter_lock, self._dead_letters.open("a", encoding="utf-8") as letters:
+            letters.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _failure_of(parts: Iterator[Part]) -> Failed | None:
+    """The failure that ends a reply, if one does."""
+    failure = None
+    for part in parts:
+        if isinstance(part, Failed):
+            failure = part
+    return failure
+
+
+def _command(function: Function) -> list[str]:
+    wrapper = function.wrapper
+    if wrapper is None:
+        return [sys.executable, "-m", "awslambdaric", function.handler]
+    if not os.access(wrapper, os.X_OK):
+        raise UnsupportedTemplate(f"{wrapper} must be an executable file (chmod +x): {function.name} is started by it.")
+    return [str(wrapper), sys.executable, "-m", "awslambdaric", function.handler]
+
+
+def _environment(function: Function, extra: Mapping[str, str], runtime_api: str) -> dict[str, str]:
+    paths = [str(function.folder), *(str(layer) for layer in function.layers)]
+    return {
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+        "AWS_LAMBDA_RUNTIME_API": runtime_api,
+        "AWS_LAMBDA_FUNCTION_NAME": function.name,
+        "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+        "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
+        "AWS_LAMBDA_LOG_STREAM_NAME": "local",
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+        "AWS_EXECUTION_ENV": f"AWS_Lambda_python{sys.version_info.major}.{sys.version_info.minor}",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "LAMBDA_TASK_ROOT": str(function.folder),
+        "_HANDLER": function.handler,
+        "TZ": ":UTC",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+        **function.environment,
+        **extra,
+    }
+
+
+def _exit_message(status: int) -> str:
+    if status == 0:
+        return "Runtime exited without providing a reason"
+    reason = f"signal: {-status}" if status < 0 else f"exit status {status}"
+    return f"Runtime exited with error: {reason}"

@@ -1,0 +1,343 @@
+"""The whole stack up and down: `LocalCloud` starts it in this process, `down` ends one that runs in another.
+
+    with LocalCloud(Path(".strata"), report=print) as cloud:
+        cloud.warm()
+        ...
+
+The data directory holds Postgres' files, logs, secrets and `state.json`, which tells other processes where a running
+cloud is. A file lock says whether one runs: it goes with its process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, TypeVar
+
+from strata_local.aws import LocalAws
+from strata_local.errors import AlreadyRunning, LocalCloudError, NotRunning
+from strata_local.functions import Functions, Limits
+from strata_local.gateway import Gateway, GatewayServer
+from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_database
+from strata_local.rest_events import HttpRequest, event_of, match_route
+from strata_local.runtime_api import Failed
+from strata_local.template import Stack, load_stack, parameters_of
+from strata_local.tokens import LOCAL_CLAIMS, load_secret
+
+DEFAULT_PORT = 8000
+DEFAULT_TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
+DOWN_PATIENCE_S = 30.0
+
+_DATABASE_PARAMETERS = {"IndexDatabaseUrl", "QueryDatabaseUrl"}
+
+Report = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCloud:
+    """What `state.json` says about a cloud that is ready."""
+
+    pid: int
+    api_url: str
+    aws_url: str
+    environment: Mapping[str, str]
+    """What the functions get: with it in its environment, a process here can use the same database and stores."""
+
+
+class LocalCloud:
+    """Postgres, S3, DynamoDB, function processes and the API, as the template says.
+
+    `environment` is added to every function's variables and wins over the template's. Without `database_url` (or
+    STRATA_DATABASE_URL) the bundled Postgres runs in the data directory. A template without database parameters gets
+    no Postgres.
+    """
+
+    def __init__(
+        self,
+        data_directory: Path,
+        *,
+        port: int = DEFAULT_PORT,
+        environment: Mapping[str, str] | None = None,
+        template: Path = DEFAULT_TEMPLATE,
+        database_url: str | None = None,
+        report: Report = lambda _: None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.data_directory = data_directory.resolve()
+        self.logs = self.data_directory / "logs"
+        self._port = port
+        self._overrides = dict(environment or {})
+        self._template = template
+        self._database_url = database_url or os.environ.get("STRATA_DATABASE_URL") or None
+        self._report = report
+        self._limits = limits or Limits()
+        self._running = contextlib.ExitStack()
+        self._gateway: GatewayServer | None = None
+        self._functions: Functions | None = None
+        self._stack: Stack | None = None
+        self._environment: dict[str, str] = {}
+
+    # --- what a running one can tell ---
+
+    @property
+    def api_url(self) -> str:
+        return f"http://127.0.0.1:{self._started(self._gateway).port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The functions' variables that tell where the stores are, with those of AWS; the database URL is the
+        indexer's."""
+        self._started(self._gateway)
+        return dict(self._environment)
+
+    @property
+    def functions(self) -> Functions:
+        return self._started(self._functions)
+
+    @property
+    def stack(self) -> Stack:
+        return self._started(self._stack)
+
+    # --- up and down ---
+
+    def start(self) -> None:
+        """Start everything and return when it answers. Nothing is left running when that fails.
+
+        Raises `AlreadyRunning`, `PortTaken`, `PostgresUnavailable`, `UnsupportedTemplate`.
+        """
+        try:
+            with contextlib.ExitStack() as starting:
+                self._start(starting)
+                self._running = starting.pop_all()
+        except BaseException:
+            self._forget()
+            raise
+
+    def stop(self) -> None:
+        """End everything; no process is left. Safe to repeat."""
+        try:
+            self._running.close()
+        finally:
+            self._forget()
+
+    def warm(self) -> None:
+        """Start a process of every function, and wait for the query function's: the first question is then fast."""
+        self.functions.prestart()
+        health = match_route(self.stack.routes, "GET", "/health")
+        if health is None:
+            return
+        route, started = health[0], time.monotonic()
+        event = event_of(
+            HttpRequest(
+                method="GET",
+                raw_path="/health",
+                query_string="",
+                headers=[("host", "localhost")],
+                body=b"",
+                source_ip="127.0.0.1",
+            ),
+            route,
+            path_parameters={},
+            claims=LOCAL_CLAIMS,
+            request_id=str(uuid.uuid4()),
+            stage=self.stack.stage,
+        )
+        for part in self.functions[route.function].invoke(json.dumps(event).encode("utf-8")):
+            if isinstance(part, Failed):
+                log_path = self.functions[route.function].log_path
+                self._report(f"{route.function} did not start: {part.error_type}: {part.message} (log: {log_path}).")
+                return
+        self._report(f"{route.function} is warm ({time.monotonic() - started:.1f} s).")
+
+    def __enter__(self) -> LocalCloud:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self, running: contextlib.ExitStack) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        running.enter_context(_only_one(self.data_directory))
+        gateway = GatewayServer(
+            port=self._port, log_path=self.logs / "gateway.log"
+        )  # first: a taken port costs nothing
+        running.callback(gateway.stop)
+        parameters = self._parameters(running)
+        stack = load_stack(self._template, parameters=parameters)
+        functions: Functions | None = None
+
+        def invoke(name: str, event: Mapping[str, Any]) -> None:
+            if functions is not None:
+                functions.invoke_asynchronously(name, event)
+
+        aws = LocalAws(stack, invoke=invoke, log_path=self.logs / "aws.log")
+        running.callback(aws.stop)
+        aws.start()
+        self._report("S3 and DynamoDB are up; they start empty, Postgres keeps its rows.")
+        functions = Functions(
+            stack.functions,
+            environment={**aws.environment, **self._overrides},
+            log_folder=self.logs,
+            limits=self._limits,
+        )
+        running.callback(functions.stop)
+        gateway.start(Gateway(stack, functions, secret=load_secret(self.data_directory)))
+        self._stack, self._functions, self._gateway = stack, functions, gateway
+        self._environment = self._common_environment(stack, aws.environment)
+        state = self.data_directory / "state.json"
+        running.callback(state.unlink, missing_ok=True)
+        self._write_state(state, aws.environment["AWS_ENDPOINT_URL"])
+        self._report(f"The API is up at {self.api_url}.")
+
+    def _parameters(self, running: contextlib.ExitStack) -> dict[str, str]:
+        """The values that a deployment would be given; starts the database if the template wants one."""
+        declared = set(parameters_of(self._template))
+        parameters = {}
+        if "ModelDirectory" in declared:
+            parameters["ModelDirectory"] = str(self.data_directory / "models")
+        if declared >= _DATABASE_PARAMETERS:
+            urls = self._database(running)
+            parameters |= {"IndexDatabaseUrl": urls.index, "QueryDatabaseUrl": urls.query}
+        return parameters
+
+    def _database(self, running: contextlib.ExitStack) -> DatabaseUrls:
+        from strata.storage.postgres.migrate import migrate
+
+        passwords_file = self.data_directory / "passwords.json"
+        started = time.monotonic()
+        if self._database_url is not None:
+            urls = existing_database(self._database_url, passwords_file)
+        else:
+            postgres = BundledPostgres(
+                self.data_directory / "postgres",
+                log_path=self.logs / "postgres.log",
+                passwords_file=passwords_file,
+            )
+            running.callback(postgres.stop)
+            urls = postgres.start()
+        applied = migrate(urls.owner, passwords=urls.passwords)
+        news = f", {len(applied)} migrations applied" if applied else ""
+        self._report(f"Postgres is up ({time.monotonic() - started:.1f} s{news}).")
+        return urls
+
+    def _common_environment(self, stack: Stack, aws_environment: Mapping[str, str]) -> dict[str, str]:
+        """What all functions have in common, with the database URL of those that may write."""
+        functions = list(stack.functions.values())
+        shared = {
+            name: value
+            for name, value in (functions[0].environment.items() if functions else ())
+            if all(function.environment.get(name) == value for function in functions)
+        }
+        writers = [function for function in functions if function.triggers]
+        url = writers[0].environment.get("STRATA_DATABASE_URL") if writers else None
+        database = {"STRATA_DATABASE_URL": url} if url else {}
+        return {**shared, **database, **aws_environment, **self._overrides}
+
+    def _write_state(self, path: Path, aws_url: str) -> None:
+        state = RunningCloud(pid=os.getpid(), api_url=self.api_url, aws_url=aws_url, environment=self._environment)
+        fresh = path.with_suffix(".new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(asdict(state), file, indent=2)
+        fresh.replace(path)
+
+    def _forget(self) -> None:
+        self._gateway, self._functions, self._stack, self._environment = None, None, None, {}
+
+    @staticmethod
+    def _started(part: T | None) -> T:
+        if part is None:
+            raise NotRunning("The local cloud is not running.")
+        return part
+
+
+def running_cloud(data_directory: Path) -> RunningCloud | None:
+    """The cloud that runs in this data directory and is ready, if one is."""
+    if _holder(data_directory) is None:
+        return None
+    try:
+        return RunningCloud(**json.loads((data_directory / "state.json").read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None  # still starting
+
+
+def down(data_directory: Path, *, wipe: bool = False) -> bool:
+    """End the cloud that runs in this data directory; whether one ran. `wipe` removes the data as well.
+
+    Raises `LocalCloudError` when it does not end, or when the directory to be wiped is not one of ours.
+    """
+    pid = _holder(data_directory)
+    if pid is not None:
+        if pid == os.getpid():
+            raise LocalCloudError("The local cloud runs in this very process: call its stop().")
+        # The holder of the lock wrote this number and lives: it can't be another program's.
+        os.kill(pid, signal.SIGTERM)
+        limit = time.monotonic() + DOWN_PATIENCE_S
+        while _holder(data_directory) is not None:
+            if time.monotonic() > limit:
+                raise LocalCloudError(f"Process {pid} does not end; its log is in {data_directory / 'logs'}.")
+            time.sleep(0.1)
+    if wipe and data_directory.exists():
+        if not (data_directory / "lock").exists():
+            raise LocalCloudError(f"{data_directory} holds no local cloud; nothing was removed.")
+        shutil.rmtree(data_directory)
+    return pid is not None
+
+
+@contextlib.contextmanager
+def _only_one(data_directory: Path) -> Iterator[None]:
+    """Hold the data directory's lock. Raises `AlreadyRunning`."""
+    with (data_directory / "lock").open("a+", encoding="ascii") as lock:
+        if not _locked(lock, fcntl.LOCK_EX, patience_s=0.3):
+            cloud = running_cloud(data_directory)
+            where = f"at {cloud.api_url} (process {cloud.pid})" if cloud is not None else "here, and is still starting"
+            raise AlreadyRunning(f"A local cloud runs already {where}; `strata down` ends it.")
+        (data_directory / "state.json").unlink(missing_ok=True)  # of one that was killed
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _holder(data_directory: Path) -> int | None:
+    """The process that holds the data directory's lock."""
+    path = data_directory / "lock"
+    if not path.exists():
+        return None
+    with path.open(encoding="ascii") as lock:
+        limit = time.monotonic() + 1.0
+        while not _locked(lock, fcntl.LOCK_SH):
+            lock.seek(0)
+            if (written := lock.read().strip()).isdigit():
+                return int(written)
+            if time.monotonic() > limit:
+                raise LocalCloudError(f"{path} is held by a process that did not write its number.")
+            time.sleep(0.01)
+    return None
+
+
+def _locked(file: IO[str], kind: int, *, patience_s: float = 0.0) -> bool:
+    """Whether the lock could be taken; it goes when the file is closed. A look at it lasts microseconds."""
+    limit = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= limit:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
