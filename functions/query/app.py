@@ -1,0 +1,73 @@
+"""Questions: answered as a stream of events or as one object, and the ranked rows behind an answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import JSONResponse
+
+from strata import __version__, bootstrap
+from strata.contracts.asking import AnswerView, Ask, HealthView, RetrievedView, Search, sse_frame
+from strata.edge.http import api, error_responses
+from strata.edge.identity import caller
+from strata.edge.negotiating import wants_json
+from strata.edge.sse import event_stream, within_deadline
+from strata.model.access import Identity
+
+app = api("Strata: questions")
+
+Caller = Annotated[Identity, Depends(caller)]
+
+
+@app.post(
+    "/api/rag/sessions/{session_id}/query",
+    response_class=Response,
+    responses={
+        200: {
+            "model": AnswerView,
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "description": "Events (`meta`, `sources`, `delta`, `citation`, `done`, `error`), or with "
+            "`Accept: application/json` the same as one object.",
+        },
+        **error_responses(404, 409),
+    },
+)
+async def query(session_id: str, body: Ask, request: Request, identity: Caller) -> Response:
+    started = time.perf_counter()
+    question = body.to_question(session_id, identity)
+
+    def frames() -> Iterator[bytes]:
+        return map(sse_frame, bootstrap.answerer().stream(question, started=started))
+
+    def answer() -> AnswerView:
+        return AnswerView.of(bootstrap.answerer().stream(question, started=started))
+
+    if wants_json(request.headers.get("accept")):
+        return JSONResponse((await within_deadline(answer, request.scope)).model_dump(mode="json"))
+    return await event_stream(frames, request.scope)
+
+
+@app.post("/api/rag/sessions/{session_id}/retrieve", responses=error_responses(404, 409))
+async def retrieve(session_id: str, body: Search, request: Request, identity: Caller) -> RetrievedView:
+    question = body.to_question(session_id, identity)
+    found = await within_deadline(lambda: bootstrap.retriever().retrieve(question), request.scope)
+    return RetrievedView.of(session_id, found)
+
+
+@app.options("/api/rag/sessions/{session_id}/query", status_code=204)
+@app.options("/api/rag/sessions/{session_id}/retrieve", status_code=204)
+async def allowed() -> Response:
+    return Response(status_code=204, headers={"Allow": "POST, OPTIONS"})
+
+
+@app.get("/health")
+async def health() -> HealthView:
+    return HealthView(version=__version__)
+
+
+@app.head("/health")
+async def health_head() -> Response:
+    return Response(media_type="application/json")

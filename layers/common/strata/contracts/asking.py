@@ -1,0 +1,359 @@
+"""Questions and answers on the wire: one request for both routes, an answer as events or as one object."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from strata.answering.events import AnswerEvent, CitationEvent, DeltaEvent, DoneEvent, MetaEvent, SourcesEvent, Usage
+from strata.contracts.jobs import View
+from strata.errors import InvalidQuery, InvalidRequest, SessionNotFound
+from strata.jobs.naming import is_session_id
+from strata.model.access import Identity
+from strata.model.asking import Candidate, Citation, Filter, Question, Retrieved, SourcePiece
+from strata.model.corpus import Layer, Span
+from strata.retrieval.analyser import analyse
+from strata.retrieval.retrieve import checked_text
+
+MAX_LIMIT = 50
+MAX_PATTERNS = 50
+MAX_PATTERN_CHARACTERS = 1_000
+
+Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARACTERS)]
+Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
+
+
+class SearchOptions(BaseModel):
+    """What may be found, and what is preferred; an empty list restricts nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    layers: Annotated[list[str], Field(max_length=MAX_PATTERNS)] = []
+    path_prefixes: Patterns = []
+    exclude_path_prefixes: Patterns = []
+    exclude_like_patterns: Patterns = []
+    prefer_path_prefixes: Patterns = []
+    prefer_like_patterns: Patterns = []
+    prefer_non_tests: bool = False
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)] = 10
+
+    def _question(self, text: str, session_id: str, identity: Identity) -> Question:
+        if not is_session_id(session_id):
+            raise SessionNotFound
+        text = checked_text(text)
+        if not analyse(text):
+            raise InvalidQuery("The question holds no word and no number; ask in words.")
+        return Question(
+            text=text,
+            session_id=session_id,
+            identity=identity,
+            limit=self.limit,
+            filter=Filter(
+                layers=tuple(dict.fromkeys(Layer.named(name) for name in self.layers)),
+                path_prefixes=_storable(self.path_prefixes),
+                exclude_path_prefixes=_storable(self.exclude_path_prefixes),
+                exclude_like_patterns=_like(self.exclude_like_patterns),
+                prefer_path_prefixes=_storable(self.prefer_path_prefixes),
+                prefer_like_patterns=_like(self.prefer_like_patterns),
+                prefer_non_tests=self.prefer_non_tests,
+            ),
+        )
+
+
+class Ask(SearchOptions):
+    """The body of `POST …/query`."""
+
+    question: str
+
+    def to_question(self, session_id: str, identity: Identity) -> Question:
+        """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer` and `InvalidRequest`."""
+        return self._question(self.question, session_id, identity)
+
+
+class Search(SearchOptions):
+    """The body of `POST …/retrieve`."""
+
+    query: str
+
+    def to_question(self, session_id: str, identity: Identity) -> Question:
+        """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer` and `InvalidRequest`."""
+        return self._question(self.query, session_id, identity)
+
+
+def _storable(values: Sequence[str]) -> tuple[str, ...]:
+    if any("\0" in value for value in values):
+        raise InvalidRequest("A path holds a NUL character.")
+    return tuple(dict.fromkeys(values))
+
+
+def _like(patterns: Sequence[str]) -> tuple[str, ...]:
+    for pattern in patterns:
+        trailing = len(pattern) - len(pattern.rstrip("\\"))
+        if trailing % 2:
+            raise InvalidRequest(f"The pattern {pattern[:80]!r} ends with its escape character.")
+    return _storable(patterns)
+
+
+# --- replies -------------------------------------------------------------------------------------------------------
+
+
+class MetaView(View):
+    query_id: str
+    session_id: str
+    generation: int
+    model: str
+    cache: Literal["hit", "miss"]
+
+    @classmethod
+    def of(cls, event: MetaEvent) -> MetaView:
+        return cls(
+            query_id=event.query_id,
+            session_id=event.session_id,
+            generation=event.generation,
+            model=event.model,
+            cache=event.cache,
+        )
+
+
+class SourceView(View):
+    """`lines` are the first and the last line of the source that the answer was made from."""
+
+    n: int
+    path: str
+    layer: Layer
+    title: str
+    lines: tuple[int, int]
+    blob_sha: str
+    score: float
+
+    @classmethod
+    def of(cls, piece: SourcePiece) -> SourceView:
+        return cls(
+            n=piece.n,
+            path=piece.path,
+            layer=piece.layer,
+            title=piece.title,
+            lines=_lines(piece.span),
+            blob_sha=piece.blob_sha,
+            score=piece.score,
+        )
+
+
+class CitationView(View):
+    """`quote` stands, letter for letter, in `lines` of `path`."""
+
+    n: int
+    path: str
+    lines: tuple[int, int]
+    quote: str
+    supported: bool
+
+    @classmethod
+    def of(cls, citation: Citation) -> CitationView:
+        return cls(
+            n=citation.n,
+            path=citation.path,
+            lines=_lines(citation.span),
+            quote=citation.quote,
+            supported=citation.supported,
+        )
+
+
+class UsageView(View):
+    sources: int
+    context_tokens: int
+    answer_characters: int
+    removed_citations: list[int]
+
+    @classmethod
+    def of(cls, usage: Usage) -> UsageView:
+        return cls(
+            sources=usage.sources,
+            context_tokens=usage.context_tokens,
+            answer_characters=usage.answer_characters,
+            removed_citations=list(usage.removed_citations),
+        )
+
+
+class TimingsView(View):
+    """Milliseconds since the request began; `first_delta` is absent where nothing was streamed."""
+
+    sources: float
+    first_delta: float | None = None
+    total: float
+
+
+class DoneView(View):
+    """The end of a stream. `answer` is the text that counts: when `abstained`, what was streamed is withdrawn."""
+
+    answer: str
+    grounded: bool
+    abstained: bool
+    usage: UsageView
+    timings_ms: TimingsView
+
+    @classmethod
+    def of(cls, event: DoneEvent) -> DoneView:
+        return cls(
+            answer=event.answer.text,
+            grounded=event.answer.grounded,
+            abstained=event.answer.abstained,
+            usage=UsageView.of(event.usage),
+            timings_ms=TimingsView(**event.timings_ms),
+        )
+
+
+class AnswerText(View):
+    text: str
+    citations: list[CitationView]
+    grounded: bool
+    abstained: bool
+
+
+class AnswerView(View):
+    """A whole answer: what the stream says, as one object."""
+
+    query_id: str
+    session_id: str
+    generation: int
+    model: str
+    cache: Literal["hit", "miss"]
+    answer: AnswerText
+    sources: list[SourceView]
+    usage: UsageView
+    timings_ms: TimingsView
+
+    @classmethod
+    def of(cls, events: Iterable[AnswerEvent]) -> AnswerView:
+        """From all the events of one answer."""
+        meta: MetaEvent | None = None
+        sources: tuple[SourcePiece, ...] = ()
+        done: DoneEvent | None = None
+        for event in events:
+            match event:
+                case MetaEvent():
+                    meta = event
+                case SourcesEvent():
+                    sources = event.sources
+                case DoneEvent():
+                    done = event
+        if meta is None or done is None:
+            raise ValueError("these are not all the events of an answer")
+        end = DoneView.of(done)
+        return cls(
+            **MetaView.of(meta).model_dump(),
+            answer=AnswerText(
+                text=end.answer,
+                citations=[CitationView.of(citation) for citation in done.answer.citations],
+                grounded=end.grounded,
+                abstained=end.abstained,
+            ),
+            sources=[SourceView.of(piece) for piece in sources],
+            usage=end.usage,
+            timings_ms=end.timings_ms,
+        )
+
+
+class RowView(View):
+    """A ranked chunk with every ranking field."""
+
+    path: str
+    layer: Layer
+    title: str
+    content: str
+    metadata: dict[str, Any]
+    span_start: int
+    span_end: int
+    score: float
+    dense_rank: int | None
+    distance: float | None
+    lexical_rank: int | None
+    bm25: float | None
+    prefer_bonus: int
+    test_penalty: int
+    layer_rank: int
+    blob_sha: str
+    chunk_id: int
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> RowView:
+        return cls(
+            path=candidate.path,
+            layer=candidate.layer,
+            title=candidate.title,
+            content=candidate.content,
+            metadata=dict(candidate.metadata),
+            span_start=candidate.span.start,
+            span_end=candidate.span.end,
+            score=candidate.score,
+            dense_rank=candidate.dense_rank,
+            distance=candidate.distance,
+            lexical_rank=candidate.lexical_rank,
+            bm25=candidate.bm25,
+            prefer_bonus=candidate.prefer_bonus,
+            test_penalty=candidate.test_penalty,
+            layer_rank=candidate.layer_rank,
+            blob_sha=candidate.blob_sha,
+            chunk_id=candidate.chunk_id,
+        )
+
+
+class RetrievedView(View):
+    session_id: str
+    generation: int
+    embedding_model: str
+    rows: list[RowView]
+
+    @classmethod
+    def of(cls, session_id: str, retrieved: Retrieved) -> RetrievedView:
+        return cls(
+            session_id=session_id,
+            generation=retrieved.generation,
+            embedding_model=retrieved.embedding_model,
+            rows=[RowView.of(candidate) for candidate in retrieved.candidates],
+        )
+
+
+class HealthView(View):
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+def _lines(span: Span) -> tuple[int, int]:
+    return span.start, span.end
+
+
+# --- server-sent events --------------------------------------------------------------------------------------------
+
+# Line ends to some readers (those that split with `str.splitlines`), though not to the standard: written as escapes.
+_LINE_ENDS = re.compile("[\x85\u2028\u2029]")
+
+
+def sse_frame(event: AnswerEvent) -> bytes:
+    """One event of an answer as a whole frame in UTF-8."""
+    match event:
+        case MetaEvent():
+            return frame("meta", MetaView.of(event).model_dump(mode="json"))
+        case SourcesEvent():
+            return frame("sources", [SourceView.of(piece).model_dump(mode="json") for piece in event.sources])
+        case DeltaEvent():
+            return frame("delta", {"text": event.text})
+        case CitationEvent():
+            return frame("citation", CitationView.of(event.citation).model_dump(mode="json"))
+        case DoneEvent():
+            return frame("done", DoneView.of(event).model_dump(mode="json"))
+
+
+def frame(name: str, data: object) -> bytes:
+    """A server-sent event. JSON holds no raw line end, so the data is one line; half a character is escaped.
+
+    >>> frame("delta", {"text": "a\\nб"})
+    b'event: delta\\ndata: {"text":"a\\\\n\\xd0\\xb1"}\\n\\n'
+    """
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _LINE_ENDS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return f"event: {name}\ndata: {text}\n\n".encode(errors="backslashreplace")

@@ -1,0 +1,82 @@
+"""`QueryCache` in DynamoDB: what a question found, for a while."""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from strata.errors import StoreUnavailable
+from strata.model.asking import Candidate, Retrieved
+from strata.model.corpus import Layer, Span
+from strata.ports import Clock
+from strata.storage.dynamodb.client import STORE, Table
+
+MAX_BODY_BYTES = 350_000
+"""An item holds 400 KB at most; what is larger is searched again each time."""
+
+_FORMAT = "1"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoQueryCache:
+    """Candidates as compressed JSON under `query#<format>#<key>`, in the table of key `pk` and TTL `expires_at`.
+
+    DynamoDB removes expired items hours later, so a reader looks at the time too. An item that can't be read (another
+    release wrote it) is absent. Every failure is a `StrataError`.
+    """
+
+    table: Table
+    clock: Clock
+
+    def get(self, key: str) -> Retrieved | None:
+        with _failures():
+            item = self.table.get(_item_key(key))
+        if item is None or int(item.get("expires_at", 0)) <= self.clock.now().timestamp():
+            return None
+        try:
+            return _retrieved(json.loads(zlib.decompress(item["body"])))
+        except (KeyError, TypeError, ValueError, zlib.error):
+            _log.warning("A cached query can't be read; it is searched again.", exc_info=True)
+            return None
+
+    def put(self, key: str, retrieved: Retrieved, *, ttl_s: int) -> None:
+        """Keep it for `ttl_s` seconds; what is too large for an item is left out."""
+        text = json.dumps(asdict(retrieved), ensure_ascii=True, separators=(",", ":"))
+        body = zlib.compress(text.encode(), level=1)
+        if len(body) > MAX_BODY_BYTES:
+            return
+        expires_at = int(self.clock.now().timestamp()) + ttl_s
+        with _failures():
+            self.table.put({**_item_key(key), "body": body, "expires_at": expires_at})
+
+
+def _item_key(key: str) -> dict[str, str]:
+    return {"pk": f"query#{_FORMAT}#{key}"}
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        raise StoreUnavailable(f"{STORE} refused a cached query.") from error
+
+
+def _retrieved(data: Mapping[str, Any]) -> Retrieved:
+    return Retrieved(
+        candidates=tuple(_candidate(candidate) for candidate in data["candidates"]),
+        generation=data["generation"],
+        embedding_model=data["embedding_model"],
+    )
+
+
+def _candidate(data: Mapping[str, Any]) -> Candidate:
+    return Candidate(**{**data, "layer": Layer(data["layer"]), "span": Span(**data["span"])})

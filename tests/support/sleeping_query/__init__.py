@@ -1,0 +1,4 @@
+"""How the generator of this folder's function speaks."""
+
+DELTAS = 10
+PAUSE_S = 0.15
