@@ -17,7 +17,7 @@ from strata.edge.negotiating import wants_json
 from strata.edge.sse import event_stream, within_deadline
 from strata.model.access import Identity
 
-app = api("Strata: questions")
+app = api("Strata: questions", warm=bootstrap.warm_answering)
 
 Caller = Annotated[Identity, Depends(caller)]
 

@@ -5,13 +5,298 @@ Nothing is built, read or connected at import; a function's first call pays for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from strata import __version__
+from strata.errors import ConfigurationError
+from strata.indexing import PIPELINE_VERSION
+from strata.jobs.events import EventFeed
+from strata.jobs.lifecycle import Lifecycle
+from strata.jobs.mailbox import Mailbox
+from strata.jobs.reading import JobReader
+from strata.jobs.running import JobRunner
+from strata.jobs.worker import UploadWorker
+from strata.ports import (
+    BlobCache,
+    ChunkSearch,
+    Clock,
+    Embedder,
+    Generator,
+    JobStore,
+    ObjectStore,
+    SessionLock,
+    SessionStore,
+)
 from strata.settings.load import load_settings
 from strata.settings.model import Settings
+
+if TYPE_CHECKING:
+    from strata.answering.answer import Answerer
+    from strata.answering.cache_gate import CacheGate
+    from strata.retrieval.retrieve import Retriever
+    from strata.storage.dynamodb.client import Table
+    from strata.storage.postgres.connection import Database
 
 
 @cache
 def settings() -> Settings:
     """The settings of this process; raises `ConfigurationError` that names every fault."""
     return load_settings()
+
+
+@cache
+def clock() -> Clock:
+    from strata.storage.clock import SystemClock
+
+    return SystemClock()
+
+
+# --- the embedder --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingModel:
+    """What a session records of its embedder."""
+
+    model_id: str
+    dimension: int
+
+
+@cache
+def embedding_model() -> EmbeddingModel:
+    """The embedder's model without loading it: functions that only take requests ask this."""
+    if settings().embedder.name == "hashed":
+        from strata.providers.hashed.embedder import HashedEmbedder
+
+        return EmbeddingModel(model_id=HashedEmbedder.model_id, dimension=HashedEmbedder.dimension)
+    from strata.providers.onnx.description import describe
+
+    description = describe(_model_directory())
+    return EmbeddingModel(model_id=description.model_id, dimension=description.dimension)
+
+
+@cache
+def embedder() -> Embedder:
+    """Loads the model: seconds, and hundreds of megabytes, at the first call."""
+    if settings().embedder.name == "hashed":
+        from strata.providers.hashed.embedder import HashedEmbedder
+
+        return HashedEmbedder()
+    from strata.providers.onnx.embedder import OnnxEmbedder
+
+    return OnnxEmbedder.load(_model_directory(), threads=settings().embedder.threads)
+
+
+def _model_directory() -> Path:
+    chosen = settings().embedder
+    if chosen.name != "onnx":
+        raise ConfigurationError("STRATA_EMBEDDER must be `onnx` or `hashed`.")
+    if not chosen.model_directory:
+        raise ConfigurationError("STRATA_MODEL_DIRECTORY is not set.")
+    return Path(chosen.model_directory) / chosen.model
+
+
+# --- stores --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def session_store() -> SessionStore:
+    from strata.storage.postgres.sessions import PostgresSessionStore
+
+    return PostgresSessionStore(_database())
+
+
+@cache
+def blob_cache() -> BlobCache:
+    from strata.storage.postgres.cache import PostgresBlobCache
+
+    return PostgresBlobCache(_database())
+
+
+@cache
+def job_store() -> JobStore:
+    from strata.storage.dynamodb.jobs import DynamoJobStore
+
+    return DynamoJobStore(table=_jobs_table(), clock=clock())
+
+
+@cache
+def session_lock() -> SessionLock:
+    from strata.storage.dynamodb.lock import DynamoSessionLock
+
+    return DynamoSessionLock(table=_jobs_table(), clock=clock())
+
+
+@cache
+def object_store() -> ObjectStore:
+    from strata.storage.aws import aws_client
+    from strata.storage.s3.objects import S3ObjectStore
+
+    return S3ObjectStore(client=aws_client("s3"), bucket=settings().storage.bucket)
+
+
+@cache
+def _database() -> Database:
+    from strata.storage.postgres.connection import Database
+
+    return Database(settings().storage.database_url)
+
+
+@cache
+def _dynamodb() -> Any:
+    from strata.storage.aws import aws_client
+
+    return aws_client("dynamodb")
+
+
+@cache
+def _jobs_table() -> Table:
+    from strata.storage.dynamodb.client import Table
+
+    return Table(client=_dynamodb(), name=settings().storage.jobs_table)
+
+
+# --- jobs ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def lifecycle() -> Lifecycle:
+    """Opens jobs and accepts their content."""
+    limits = settings().indexing.limits
+    return Lifecycle(
+        sessions=session_store(),
+        jobs=job_store(),
+        objects=object_store(),
+        clock=clock(),
+        embedding_model=embedding_model().model_id,
+        dimension=embedding_model().dimension,
+        pipeline_version=PIPELINE_VERSION,
+        max_archive_bytes=limits.max_archive_bytes,
+        max_inline_bytes=limits.max_inline_bytes,
+        upload_expires_in_s=limits.upload_expires_in_s,
+    )
+
+
+@cache
+def job_reader() -> JobReader:
+    return JobReader(sessions=session_store(), jobs=job_store())
+
+
+@cache
+def event_feed() -> EventFeed:
+    return EventFeed(jobs=job_store())
+
+
+@cache
+def mailbox() -> Mailbox:
+    """Works through a session's jobs; the embedder is loaded for the first of them."""
+    return Mailbox(
+        sessions=session_store(),
+        jobs=job_store(),
+        lock=session_lock(),
+        runner=indexer,
+        clock=clock(),
+        lease=timedelta(seconds=settings().indexing.lease_s),
+    )
+
+
+@cache
+def upload_worker() -> UploadWorker:
+    return UploadWorker(lifecycle=lifecycle(), mailbox=mailbox())
+
+
+@cache
+def indexer() -> JobRunner:
+    """Does the work of one job."""
+    from strata.indexing.pipeline import Indexer
+
+    return Indexer(
+        sessions=session_store(),
+        cache=blob_cache(),
+        objects=object_store(),
+        embedder=embedder(),
+        settings=settings().indexing,
+    )
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def answerer() -> Answerer:
+    """Answers questions from what is indexed."""
+    from strata.answering.answer import Answerer
+
+    return Answerer(
+        gate=cache_gate(),
+        retriever=retriever(),
+        search=chunk_search(),
+        generator=generator(),
+        counter=embedder(),
+        max_context_tokens=settings().answering.max_context_tokens,
+    )
+
+
+def warm_answering() -> None:
+    """Build what a question needs and run the embedder once, so that the first question doesn't wait for it.
+
+    No store is called: a paused database stays paused.
+    """
+    answerer()
+    embedder().embed_query("warm")
+
+
+@cache
+def retriever() -> Retriever:
+    from strata.retrieval.retrieve import Retriever
+
+    return Retriever(search=chunk_search(), embedder=embedder(), depth=settings().answering.retrieval_depth)
+
+
+@cache
+def chunk_search() -> ChunkSearch:
+    from strata.storage.postgres.search import PostgresSearch
+
+    return PostgresSearch(_database())
+
+
+@cache
+def cache_gate() -> CacheGate:
+    from strata.answering.cache_gate import CacheGate
+    from strata.storage.aws import aws_client
+    from strata.storage.dynamodb.client import Table
+    from strata.storage.dynamodb.query_cache import DynamoQueryCache
+
+    # A cache that is slower than the search is none: give up early.
+    client = aws_client("dynamodb", connect_timeout_s=0.5, read_timeout_s=0.5, attempts=1)
+    answering = settings().answering
+    return CacheGate(
+        cache=DynamoQueryCache(table=Table(client=client, name=settings().storage.cache_table), clock=clock()),
+        search=chunk_search(),
+        retrieval_version=f"{__version__}/{PIPELINE_VERSION}/{answering.retrieval_depth}",
+        ttl_s=answering.cache_ttl_s,
+    )
+
+
+@cache
+def generator() -> Generator:
+    """The generator that the settings name."""
+    name = settings().answering.generator
+    if name not in _GENERATORS:
+        raise ConfigurationError(f"STRATA_GENERATOR must be one of: {', '.join(sorted(_GENERATORS))}.")
+    return _GENERATORS[name]()
+
+
+def _extractive() -> Generator:
+    from strata.providers.extractive.generator import ExtractiveGenerator
+
+    return ExtractiveGenerator()
+
+
+_GENERATORS: dict[str, Callable[[], Generator]] = {"extractive": _extractive}
+"""Generators by name, imported on use."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from mangum import Mangum
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from strata import __version__
@@ -87,9 +89,30 @@ def logger() -> Logger:
     return Logger(service="strata")
 
 
-def api(title: str) -> FastAPI:
-    """An application whose every error, its own or the framework's, has the shape of `ErrorBody`."""
-    app = FastAPI(title=title, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+def api(title: str, *, warm: Callable[[], object] | None = None) -> FastAPI:
+    """An application whose every error, its own or the framework's, has the shape of `ErrorBody`.
+
+    `warm` is called once, before the first request. Where it fails with an error of ours, that is logged, and the
+    request that needs what is missing reports it.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        try:
+            if warm is not None:
+                await run_in_threadpool(warm)
+        except StrataError as error:
+            logger().error("The function could not be warmed.", extra={"code": error.code, "reason": error.message})
+        yield
+
+    app = FastAPI(
+        title=title,
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
     app.add_exception_handler(StrataError, _strata_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _framework_error)

@@ -30,9 +30,12 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexingSettings:
+    """A lease is shorter than the minute after which Lambda delivers a failed event again, so that the second delivery
+    finds the lock of a dead worker free."""
+
     chunk_tokens: int = 500
     overlap_tokens: int = 50
-    lease_s: float = 60.0
+    lease_s: float = 45.0
     limits: UploadLimits = field(default_factory=UploadLimits)
 
 
