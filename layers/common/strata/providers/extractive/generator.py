@@ -134,7 +134,7 @@ def _may_be_said(
 
 
 def _repeats(question: str, passage: str) -> bool:
-    """Whether the passage quotes the question, word for word: a test, a sample or a list of questions answers nothing."""
+    """Whether the passage quotes the question, word for word: a test, a sample or a list of questions is no answer."""
     asked, said = (" ".join(re.findall(r"\w+", text.casefold())) for text in (question, passage))
     return asked.count(" ") >= _LEAST_REPEATED_WORDS - 1 and f" {asked} " in f" {said} "
 
@@ -178,7 +178,8 @@ def _is_answered(best: _Statement, words: Sequence[Word], pieces: Sequence[Sourc
 
     A logistic rule over how much of the question's words each of them holds; the more words, the smaller a share will
     do. Fitted on questions asked of the corpus that they belong to and of others (XQuAD in both languages, code and
-    documentation sets). On another draw from the same sets it answered 81 to 97 % of the first kind, by set, and 0 to 12 % of the second.
+    documentation sets). On another draw from the same sets it answered 81 to 97 % of the first kind, by set, and 0 to
+    12 % of the second.
     """
     wanted = sum(word.weight for word in words)
 

@@ -1,0 +1,206 @@
+"""The commands that speak to an API: index, ask, search, jobs, sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from strata_client.cli.answers import show_answer
+from strata_client.cli.connecting import connect
+from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
+from strata_client.cli.progress import JobBar, show_outcome
+from strata_client.cli.screen import Screen
+from strata_client.client import StrataClient
+from strata_client.errors import ClientError
+from strata_client.indexing import IndexedFolder, index_folder
+from strata_client.wire import JobView, SearchOptions
+
+
+def index(
+    path: Annotated[Path, typer.Argument(help="The project's folder.")],
+    session: Session,
+    as_json: AsJson = False,
+    api: Api = None,
+    token: Token = None,
+) -> None:
+    """Make a session's index equal to a folder.
+
+    Files that .gitignore or .strataignore leave out stay here, and so do links, secrets by name and version control
+    data. What has been indexed before is not embedded again.
+
+    Example: strata index ~/src/shop --session shop
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        with JobBar(screen) as bar:
+            indexed = index_folder(client, path, session, watcher=bar)
+        show_outcome(screen, indexed)
+        if as_json:
+            screen.result(indexed_view(indexed))
+        require_done(indexed.job)
+        if not as_json:
+            screen.line(f'Indexed. Ask: strata ask "…" --session {session}')
+
+
+def indexed_view(indexed: IndexedFolder) -> dict[str, object]:
+    return {
+        "session": indexed.session,
+        "job": indexed.job,
+        "seconds": round(indexed.seconds, 3),
+        "packed": {"files": indexed.files, "archive_bytes": indexed.archive_bytes},
+        "skipped_here": list(indexed.skipped_here),
+    }
+
+
+def require_done(job: JobView) -> None:
+    """Raises `ClientError` with the job's own reason when it did not end well."""
+    if job["status"] != "done":
+        reason = job["error"]["message"] if job["error"] else "it gives no reason"
+        raise ClientError(f"The job {job['job_id']} ended as `{job['status']}`: {reason}")
+
+
+def ask(
+    *,
+    question: Annotated[str, typer.Argument(help="A question about the project.")],
+    session: Session,
+    layers: Layers = None,
+    path: PathPrefix = None,
+    as_json: AsJson = False,
+    api: Api = None,
+    token: Token = None,
+) -> None:
+    """Ask a question and read the answer as it is written, with its sources.
+
+    Example: strata ask "Where is the retry delay set?" --session shop --path src/
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        answer, _ = show_answer(screen, session, client.ask(session, question, **_options(layers, path)))
+        if as_json:
+            screen.result(answer)
+
+
+def search(
+    *,
+    query: Annotated[str, typer.Argument(help="Words, a name, or a question.")],
+    session: Session,
+    layers: Layers = None,
+    path: PathPrefix = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="How many rows at most.")] = 10,
+    as_json: AsJson = False,
+    api: Api = None,
+    token: Token = None,
+) -> None:
+    """Show the ranked pieces of the project that a question would be answered from.
+
+    Example: strata search "retry delay" --session shop --layers C0,C1 --limit 5
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        found = client.retrieve(session, query, **_options(layers, path, limit))
+    if as_json:
+        screen.result(found)
+        return
+    screen.table(
+        ("#", "score", "place", "layer", "title"),
+        [
+            (
+                str(n),
+                f"{row['score']:.4f}",
+                f"{row['path']}:{row['span_start']}-{row['span_end']}",
+                row["layer"][:2],
+                row["title"],
+            )
+            for n, row in enumerate(found["rows"], 1)
+        ],
+    )
+    if not found["rows"]:
+        screen.note("Nothing found.")
+
+
+def jobs(
+    job_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this job, with its details.")] = None,
+    session: AnySession = None,
+    as_json: AsJson = False,
+    api: Api = None,
+    token: Token = None,
+) -> None:
+    """List the indexing jobs, newest first, or show one.
+
+    Example: strata jobs --session shop
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        found = [client.job(job_id)] if job_id else _jobs_of(client, session)
+    if as_json:
+        screen.result(found[0] if job_id else found)
+    elif job_id:
+        _show_job(screen, found[0])
+    else:
+        screen.table(
+            ("job", "session", "kind", "status", "indexed", "failed", "updated"),
+            [
+                (
+                    job["job_id"],
+                    job["session_id"],
+                    job["kind"],
+                    job["status"],
+                    str(job["counters"]["indexed_files"]),
+                    str(job["counters"]["failed_files"]),
+                    job["updated_at"],
+                )
+                for job in found
+            ],
+        )
+        if not found:
+            screen.note("No jobs yet.")
+
+
+def _jobs_of(client: StrataClient, session: str | None) -> list[JobView]:
+    names = [session] if session else [view["session_id"] for view in client.sessions()]
+    return sorted((job for name in names for job in client.jobs(name)), key=lambda job: job["created_at"], reverse=True)
+
+
+def _show_job(screen: Screen, job: JobView) -> None:
+    for name in ("job_id", "session_id", "kind", "status", "created_at", "updated_at", "generation", "chunks"):
+        screen.line(f"{name}: {job[name]}")
+    for name, count in job["counters"].items():
+        screen.line(f"{name}: {count}")
+    if job["error"]:
+        screen.line(f"error: {job['error']['message']} [{job['error']['code']}]", style="red")
+    for title, entries in (("failed", job["failed"]), ("skipped", job["skipped"])):
+        for entry in entries:
+            screen.line(f"{title}: {entry['path']}: {entry['reason']}")
+
+
+def sessions(as_json: AsJson = False, api: Api = None, token: Token = None) -> None:
+    """List the sessions that you may read.
+
+    Example: strata sessions --json
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        found = client.sessions()
+    if as_json:
+        screen.result(found)
+        return
+    screen.table(
+        ("session", "project", "owner", "generation", "embedding model"),
+        [
+            (view["session_id"], view["project_id"], view["owner"], str(view["generation"]), view["embedding_model"])
+            for view in found
+        ],
+    )
+    if not found:
+        screen.note("No sessions yet; make one with `strata index PATH --session NAME`.")
+
+
+def _options(layers: str | None, path: list[str] | None, limit: int | None = None) -> SearchOptions:
+    options: SearchOptions = {} if limit is None else {"limit": limit}
+    if layers:
+        options["layers"] = [layer.strip() for layer in layers.split(",") if layer.strip()]
+    if path:
+        options["path_prefixes"] = path
+    return options

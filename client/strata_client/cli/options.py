@@ -1,0 +1,53 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout, and nothing else there.")]
+Api = Annotated[
+    str | None,
+    typer.Option(
+        "--api",
+        metavar="URL",
+        envvar="STRATA_API_URL",
+        help="The API to talk to; the local cloud if not given.",
+        show_default=False,
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token", envvar="STRATA_TOKEN", help="The bearer token; the local cloud needs none.", show_default=False
+    ),
+]
+Session = Annotated[
+    str, typer.Option("--session", "-s", metavar="NAME", envvar="STRATA_SESSION", help="The session's name.")
+]
+AnySession = Annotated[
+    str | None,
+    typer.Option("--session", "-s", metavar="NAME", help="Only this session.", show_default=False),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="The local cloud's data; `.strata` in the project if not given.",
+        show_default=False,
+    ),
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65_535, help="The local API's port; 0 takes a free one.")]
+Layers = Annotated[
+    str | None,
+    typer.Option(
+        "--layers", metavar="D1,D3,…", help="Only these layers: D1, D3, C0, C1, or whole names.", show_default=False
+    ),
+]
+PathPrefix = Annotated[
+    list[str] | None,
+    typer.Option("--path", metavar="PREFIX", help="Only paths that begin so; may be repeated.", show_default=False),
+]

@@ -1,0 +1,269 @@
+"""The SDK: `StrataClient`, every call of the API as a method. Its asynchronous twin is in `async_client`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Unpack, cast
+
+import httpx
+
+from strata_client import wire
+from strata_client.calls import (
+    MAX_STREAM_BREAKS,
+    STREAM_HEADERS,
+    decoded,
+    job_path,
+    next_poll_s,
+    passing,
+    request_headers,
+    require_events,
+    session_body,
+    session_path,
+    upload_part,
+    upload_timeout,
+)
+from strata_client.errors import ApiUnreachable, StrataApiError, StreamBroken
+from strata_client.retrying import RetryPolicy, checked_token, checked_url, is_loopback, reason_of
+from strata_client.sse import SseParser
+
+
+class StrataClient:
+    """Speaks to one Strata API, as one caller.
+
+    Every method raises `StrataApiError` when the API refuses, and `ApiUnreachable` when nothing answers. Use it as a
+    context manager, or call `close`.
+
+    >>> client = StrataClient("http://127.0.0.1:8000")
+    >>> client.api_url
+    'http://127.0.0.1:8000'
+    >>> client.close()
+    """
+
+    def __init__(
+        self,
+        api_url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        retry: RetryPolicy | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.api_url = checked_url(api_url)
+        self._retry = retry or RetryPolicy()
+        self._sleep = sleep
+        self._http = httpx.Client(
+            headers=request_headers(checked_token(token)),
+            timeout=httpx.Timeout(timeout_s, connect=5.0),
+            trust_env=not is_loopback(self.api_url),
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> StrataClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # --- sessions and their content ---------------------------------------------------------------------------------
+
+    def create_session(
+        self,
+        session_id: str | None = None,
+        *,
+        project_id: str | None = None,
+        format: wire.ArchiveFormat | None = None,
+        readers: Sequence[str] | None = None,
+        files: Sequence[wire.FileUpload] | None = None,
+    ) -> wire.CreatedSession:
+        """Open a session, or a new snapshot of one that is there.
+
+        With `files` (5 MB at most) the snapshot is on its way; otherwise send the archive with `upload`.
+        """
+        body = session_body(session_id, project_id, format, readers, files)
+        return cast("wire.CreatedSession", self._call("POST", "/api/rag/sessions", body=body))
+
+    def upload(self, form: wire.UploadForm, archive: Path, on_bytes: Callable[[int], None] | None = None) -> None:
+        """Send the archive to the store by the presigned form, as a stream; the job starts when it has arrived.
+
+        `on_bytes` is told how many bytes of the file have gone out. The store gets no token. Safe to repeat.
+        """
+        with (
+            archive.open("rb") as file,
+            httpx.Client(timeout=upload_timeout(), trust_env=not is_loopback(form["url"])) as store,
+        ):
+            attempt = 0
+            while True:
+                attempt += 1
+                try:
+                    response = store.post(
+                        form["url"], data=form["fields"], files={"file": upload_part(form, file, on_bytes)}
+                    )
+                except httpx.TransportError as error:
+                    delay_s = self._retry.after_error(error, form["url"], attempt, repeatable=True)
+                else:
+                    if response.is_success:
+                        return
+                    delay_s = self._retry.after_reply(response, attempt, repeatable=True)
+                self._sleep(delay_s)
+
+    def changes(self, session_id: str, changes: Sequence[wire.Change]) -> wire.JobView:
+        """Add, replace or delete files; jobs of a session run in the order in which they were accepted."""
+        path = session_path(session_id, "/changes")
+        return cast("wire.JobView", self._call("POST", path, body={"changes": list(changes)})["job"])
+
+    def sessions(self) -> list[wire.SessionView]:
+        """The sessions that the caller may read."""
+        return cast("list[wire.SessionView]", self._call("GET", "/api/rag/sessions")["sessions"])
+
+    def session(self, session_id: str) -> wire.SessionView:
+        return cast("wire.SessionView", self._call("GET", session_path(session_id)))
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    def jobs(self, session_id: str) -> list[wire.JobView]:
+        """The session's jobs, newest first."""
+        return cast("list[wire.JobView]", self._call("GET", session_path(session_id, "/jobs"))["jobs"])
+
+    def job(self, job_id: str) -> wire.JobView:
+        return cast("wire.JobView", self._call("GET", job_path(job_id)))
+
+    def job_events(
+        self, job_id: str, *, after: int = 0, wait_s: int = 10, timeout_s: float | None = None
+    ) -> Iterator[wire.JobEvent]:
+        """The job's events after number `after`, as they happen, up to the terminal one.
+
+        Each reply ends after `wait_s` seconds at most; the next one goes on after the last event seen, and so does
+        the first one after a lost connection, so no event is missed or given twice. Raises `StreamBroken` when
+        `timeout_s` is over before the job is.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        breaks = 0
+        while True:
+            parser = SseParser()
+            try:
+                with self._stream(
+                    "GET",
+                    job_path(job_id, "/events"),
+                    params={"wait_s": wait_s},
+                    headers={"Last-Event-ID": str(after)} if after else {},
+                ) as response:
+                    for chunk in response.iter_bytes():
+                        for event in map(wire.job_event, parser.feed(chunk)):
+                            if event.seq <= after:
+                                continue
+                            after, breaks = event.seq, 0
+                            yield event
+                            if event.ended:
+                                return
+                delay_s = next_poll_s(parser.retry_ms)
+            except (StreamBroken, ApiUnreachable, StrataApiError) as error:
+                breaks += 1
+                if breaks > MAX_STREAM_BREAKS or not passing(error):
+                    raise
+                delay_s = self._retry.delay_s(breaks)
+            if deadline is not None and time.monotonic() + delay_s > deadline:
+                raise StreamBroken(f"The job {job_id} has not ended after {timeout_s:g} s; it goes on without us.")
+            self._sleep(delay_s)
+
+    def wait_for(
+        self, job_id: str, on_event: Callable[[wire.JobEvent], None] | None = None, *, timeout_s: float | None = None
+    ) -> wire.JobView:
+        """The job at its end, whatever that is: look at `status`."""
+        for event in self.job_events(job_id, timeout_s=timeout_s):
+            if on_event:
+                on_event(event)
+            if event.ended:
+                return cast("wire.JobView", event.data)
+        raise StreamBroken(f"The events of {job_id} ended without the job's end.")
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def ask(self, session_id: str, question: str, **options: Unpack[wire.SearchOptions]) -> Iterator[wire.AskEvent]:
+        """The answer as it is written: `Meta`, `Sources`, `Delta`s and `Citation`s, `Done` at the end.
+
+        An answer that can't be given ends with `StrataApiError`, a lost connection with `StreamBroken`.
+        """
+        body = {"question": question, **options}
+        parser = SseParser()
+        with self._stream("POST", session_path(session_id, "/query"), body=body) as response:
+            for chunk in response.iter_bytes():
+                for event in map(wire.ask_event, parser.feed(chunk)):
+                    if event is not None:
+                        yield event
+                    if isinstance(event, wire.Done):
+                        return
+        raise StreamBroken("The connection ended before the answer did; ask again.")
+
+    def answer(self, session_id: str, question: str, **options: Unpack[wire.SearchOptions]) -> wire.AnswerView:
+        """The whole answer at once."""
+        path = session_path(session_id, "/query")
+        return cast(
+            "wire.AnswerView", self._call("POST", path, body={"question": question, **options}, repeatable=True)
+        )
+
+    def retrieve(self, session_id: str, query: str, **options: Unpack[wire.SearchOptions]) -> wire.RetrievedView:
+        """The ranked chunks, without an answer."""
+        path = session_path(session_id, "/retrieve")
+        return cast("wire.RetrievedView", self._call("POST", path, body={"query": query, **options}, repeatable=True))
+
+    def health(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._call("GET", "/health"))
+
+    # --- the calls themselves ---------------------------------------------------------------------------------------
+
+    def _call(self, method: str, path: str, *, body: object = None, repeatable: bool = False) -> Any:
+        repeatable = repeatable or method == "GET"
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = self._http.request(method, self.api_url + path, json=body)
+            except httpx.TransportError as error:
+                delay_s = self._retry.after_error(error, self.api_url, attempt, repeatable=repeatable)
+            else:
+                if response.is_success:
+                    return decoded(response, self.api_url)
+                delay_s = self._retry.after_reply(response, attempt, repeatable=repeatable)
+            self._sleep(delay_s)
+
+    @contextmanager
+    def _stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        params: dict[str, int] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """A reply whose events are still to come; repeated only while not one byte of it has been read."""
+        request = self._http.build_request(
+            method, self.api_url + path, json=body, params=params, headers={**STREAM_HEADERS, **(headers or {})}
+        )
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                response = self._http.send(request, stream=True)
+                if not response.is_success:
+                    response.read()
+            except httpx.TransportError as error:
+                delay_s = self._retry.after_error(error, self.api_url, attempt, repeatable=True)
+            else:
+                if response.is_success:
+                    break
+                delay_s = self._retry.after_reply(response, attempt, repeatable=True)
+            self._sleep(delay_s)
+        try:
+            require_events(response, self.api_url)
+            yield response
+        except httpx.TransportError as error:
+            raise StreamBroken(f"The connection to {self.api_url} broke off ({reason_of(error)}).") from error
+        finally:
+            response.close()

@@ -1,0 +1,106 @@
+"""What the documents say can be checked is checked: links, commands, routes, limits, words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from strata.model.asking import MAX_QUERY_CHARACTERS
+from strata.model.corpus import MAX_PATH_CHARACTERS
+from strata.settings.model import UploadLimits
+from strata_client.cli.main import app
+from strata_client.packing import PackingLimits
+from strata_local.template import load_stack, parameters_of
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text("utf-8")
+DOCUMENTS = [
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
+]
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=shown)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text("utf-8"))
+    local = [target for target in targets if "://" not in target]
+
+    assert [target for target in local if not (document.parent / target).exists()] == []
+
+
+def test_every_command_of_the_readme_exists_and_every_command_is_in_it() -> None:
+    commands = {*get_command(app).commands}  # type: ignore[attr-defined]
+    named = set(re.findall(r"`strata ([a-z]+)", README))
+
+    assert named == commands
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=shown)
+def test_every_make_target_that_is_named_exists(document: Path) -> None:
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z0-9]+):", makefile, re.MULTILINE))
+
+    assert set(re.findall(r"make (?:[A-Z]+=\S+ )?([a-z0-9]+)`", document.read_text("utf-8"))) <= targets
+
+
+def test_the_readme_lists_the_routes_of_the_template() -> None:
+    template = REPOSITORY / "infra" / "template.yaml"
+    given = {name: value or "x" for name, value in parameters_of(template).items()}
+    routes = {(route.method, route.path) for route in load_stack(template, parameters=given).routes}
+    listed = set(re.findall(r"`(GET|POST) (/[^`]*)`", README))
+
+    assert listed == {(method, path) for method, path in routes if method in ("GET", "POST")}
+
+
+def test_the_readme_tells_the_limits_that_are_set() -> None:
+    limits = UploadLimits()
+
+    assert (
+        f"{limits.max_archive_bytes // 2**20} MB / {limits.max_total_bytes // 2**30} GB / {limits.max_ratio} times"
+        in README
+    )
+    assert f"{limits.max_entries:,}; {limits.max_file_bytes // 2**20} MB; {MAX_PATH_CHARACTERS:,} characters" in README
+    assert f"{limits.max_inline_bytes // 2**20} MB" in README
+    assert f"{MAX_QUERY_CHARACTERS:,} characters" in README
+
+
+def test_the_client_packs_what_the_server_takes() -> None:
+    server, client = UploadLimits(), PackingLimits()
+
+    assert (client.max_files, client.max_file_bytes) == (server.max_entries, server.max_file_bytes)
+    assert (client.max_total_bytes, client.max_archive_bytes) == (server.max_total_bytes, server.max_archive_bytes)
+
+
+def test_the_glossary_has_one_meaning_a_word() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", (REPOSITORY / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    words = [word.strip() for row in rows[2:] for word in row.split(",")]
+
+    assert len(words) == len(set(words))
+    assert len(words) > 25
+
+
+def test_the_decisions_are_numbered_without_a_gap() -> None:
+    pages = sorted((REPOSITORY / "docs" / "decisions").glob("*.md"))
+
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        text = page.read_text("utf-8")
+        assert text.startswith(f"# {int(page.name[:4])}. ")
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings == ["Context", "Choice", "Consequences", "Measured"]
+
+
+def test_make_help_explains_every_target() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text("utf-8")
+    phony = set(re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)[1].split())  # type: ignore[index]
+    said = subprocess.run(["make", "-s", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+    assert {line.split()[0] for line in said.splitlines()} == phony
