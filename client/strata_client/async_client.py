@@ -15,6 +15,7 @@ import httpx
 from strata_client import wire
 from strata_client.calls import (
     MAX_STREAM_BREAKS,
+    NO_MORE_EVENTS,
     STREAM_HEADERS,
     decoded,
     job_path,
@@ -146,6 +147,8 @@ class AsyncStrataClient:
                     params={"wait_s": wait_s},
                     headers={"Last-Event-ID": str(after)} if after else {},
                 ) as response:
+                    if response.status_code == NO_MORE_EVENTS:
+                        return
                     async for chunk in response.aiter_bytes():
                         for event in map(wire.job_event, parser.feed(chunk)):
                             if event.seq <= after:

@@ -103,6 +103,12 @@ def decoded(response: httpx.Response, api_url: str) -> Any:
         raise ClientError(f"Something answers at {api_url}, but it is not Strata; check the address.") from error
 
 
+NO_MORE_EVENTS = 204
+"""What the API says to a caller who knows a job's last event already."""
+
+
 def require_events(response: httpx.Response, api_url: str) -> None:
-    if not response.headers.get("content-type", "").startswith("text/event-stream"):
+    if response.status_code != NO_MORE_EVENTS and not response.headers.get("content-type", "").startswith(
+        "text/event-stream"
+    ):
         raise ClientError(f"Something answers at {api_url}, but not with a stream of events; check the address.")

@@ -14,6 +14,7 @@ import httpx
 from strata_client import wire
 from strata_client.calls import (
     MAX_STREAM_BREAKS,
+    NO_MORE_EVENTS,
     STREAM_HEADERS,
     decoded,
     job_path,
@@ -153,6 +154,8 @@ class StrataClient:
                     params={"wait_s": wait_s},
                     headers={"Last-Event-ID": str(after)} if after else {},
                 ) as response:
+                    if response.status_code == NO_MORE_EVENTS:
+                        return
                     for chunk in response.iter_bytes():
                         for event in map(wire.job_event, parser.feed(chunk)):
                             if event.seq <= after:

@@ -22,6 +22,7 @@ from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from moto.s3 import notifications
 
 from strata_local.errors import LocalCloudError
+from strata_local.serial import serialise_dynamodb
 from strata_local.template import REGION, Function, Stack
 
 Invoke = Callable[[str, Mapping[str, Any]], None]
@@ -70,6 +71,7 @@ class LocalAws:
             raise LocalCloudError("Another local cloud runs in this process.")
         self._redirect_log()
         self._replace_notifications()
+        serialise_dynamodb()
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._server.start()
         reset = urllib.request.Request(f"{self.environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")  # noqa: S310

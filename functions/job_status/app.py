@@ -1,0 +1,67 @@
+"""Jobs, their events, and sessions, as their readers may see them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Header, Query, Response
+
+from strata import bootstrap
+from strata.contracts.jobs import JobList, JobView, SessionList, SessionView
+from strata.edge.http import api, error_responses, mangum_handler
+from strata.edge.identity import caller
+from strata.jobs.events import LONGEST_WAIT_S, sse_text
+from strata.model.access import Identity
+
+app = api("Strata: jobs")
+http = mangum_handler(app)
+
+Caller = Annotated[Identity, Depends(caller)]
+
+
+@app.get("/api/rag/sessions", responses=error_responses())
+def list_sessions(identity: Caller) -> SessionList:
+    return SessionList(sessions=[SessionView.of(found) for found in bootstrap.job_reader().list_sessions(identity)])
+
+
+@app.get("/api/rag/sessions/{session_id}", responses=error_responses(404))
+def get_session(session_id: str, identity: Caller) -> SessionView:
+    return SessionView.of(bootstrap.job_reader().session(identity, session_id))
+
+
+@app.get("/api/rag/sessions/{session_id}/jobs", responses=error_responses(404))
+def list_jobs(session_id: str, identity: Caller) -> JobList:
+    return JobList(jobs=[JobView.of(job) for job in bootstrap.job_reader().list_jobs(identity, session_id)])
+
+
+@app.get("/api/rag/jobs/{job_id}", responses=error_responses(404))
+def get_job(job_id: str, identity: Caller) -> JobView:
+    return JobView.of(bootstrap.job_reader().job(identity, job_id))
+
+
+@app.get(
+    "/api/rag/jobs/{job_id}/events",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Events after `after`."},
+        204: {"description": "The job has ended and its last event is known to the caller: do not come back."},
+        **error_responses(404),
+    },
+)
+def get_events(
+    job_id: str,
+    identity: Caller,
+    after: Annotated[int, Query(ge=0)] = 0,
+    wait_s: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = LONGEST_WAIT_S,
+    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+) -> Response:
+    job = bootstrap.job_reader().job(identity, job_id)
+    news = bootstrap.event_feed().after(job.job_id, after if last_event_id is None else last_event_id, wait_s=wait_s)
+    if news.over:
+        return Response(status_code=204)
+    terminal = JobView.of(news.job).model_dump(mode="json")
+    return Response(
+        sse_text(news.events, terminal=terminal),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store"},
+    )

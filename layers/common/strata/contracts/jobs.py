@@ -1,0 +1,120 @@
+"""Sessions and jobs on the wire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from strata.model.access import Session
+from strata.model.jobs import Job, JobKind, JobStatus
+
+
+class View(BaseModel):
+    """What is only ever sent: built from the model, frozen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SessionView(View):
+    session_id: str
+    project_id: str
+    repo_id: str
+    owner: str
+    readers: list[str]
+    generation: int
+    embedding_model: str
+    dimension: int
+
+    @classmethod
+    def of(cls, session: Session) -> SessionView:
+        return cls(
+            session_id=session.session_id,
+            project_id=session.project_id,
+            repo_id=session.repo_id,
+            owner=session.owner,
+            readers=list(session.readers),
+            generation=session.generation,
+            embedding_model=session.embedding_model,
+            dimension=session.dimension,
+        )
+
+
+class SessionList(View):
+    sessions: list[SessionView]
+
+
+class CountersView(View):
+    indexed_files: int
+    failed_files: int
+    cache_hit_files: int
+    cache_miss_files: int
+    skipped_files: int
+    deleted_files: int
+
+
+class FileNote(View):
+    """A file that was not indexed, and why."""
+
+    path: str
+    reason: str
+
+
+class JobError(View):
+    code: str
+    message: str
+
+
+class JobLinks(View):
+    self: str
+    events: str
+
+
+class JobView(View):
+    """`skipped` and `failed` hold the first files of each kind; the counters tell how many there were."""
+
+    job_id: str
+    session_id: str
+    kind: JobKind
+    status: JobStatus
+    seq: int | None
+    created_at: datetime
+    updated_at: datetime
+    counters: CountersView
+    chunks: int
+    generation: int | None
+    skipped: list[FileNote]
+    failed: list[FileNote]
+    error: JobError | None
+    links: JobLinks
+
+    @classmethod
+    def of(cls, job: Job) -> JobView:
+        report = job.report
+        return cls(
+            job_id=job.job_id,
+            session_id=job.session_id,
+            kind=job.kind,
+            status=job.status,
+            seq=job.seq,
+            created_at=job.created_at,
+            updated_at=job.updated_at,
+            counters=CountersView(
+                indexed_files=report.counters.indexed_files,
+                failed_files=report.counters.failed_files,
+                cache_hit_files=report.counters.cache_hit_files,
+                cache_miss_files=report.counters.cache_miss_files,
+                skipped_files=report.counters.skipped_files,
+                deleted_files=report.counters.deleted_files,
+            ),
+            chunks=report.chunks,
+            generation=report.generation,
+            skipped=[FileNote(path=file.path, reason=file.reason) for file in report.skipped],
+            failed=[FileNote(path=file.path, reason=file.reason) for file in report.failed],
+            error=None if job.error_code is None else JobError(code=job.error_code, message=job.error_message or ""),
+            links=JobLinks(self=f"/api/rag/jobs/{job.job_id}", events=f"/api/rag/jobs/{job.job_id}/events"),
+        )
+
+
+class JobList(View):
+    jobs: list[JobView]

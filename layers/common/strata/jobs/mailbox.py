@@ -1,0 +1,162 @@
+"""A session's accepted jobs, worked through in their order by one worker at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from strata.errors import HandedOver, JobNotChangeable, LockLost, StaleFence, StrataError, UploadRejected
+from strata.jobs.events import INDEX_STATUS, status_data
+from strata.jobs.naming import parse_object_key
+from strata.jobs.retrying import RetryPolicy, is_temporary, retried
+from strata.jobs.running import JobRunner, Phase, Progress
+from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
+from strata.ports import Clock, JobStore, SessionLock, SessionStore
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mailbox:
+    """Drains a session.
+
+    Whoever finds the session's lock taken leaves: the holder lets go only when no accepted job waits, so nothing is
+    forgotten. `runner` is called when there is the first job to do (it may load a model). A worker with less than
+    `reserve_s` left hands over; a job that has been begun `max_starts` times without an end is given up.
+    """
+
+    sessions: SessionStore
+    jobs: JobStore
+    lock: SessionLock
+    runner: Callable[[], JobRunner]
+    clock: Clock
+    lease: timedelta
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    reserve_s: float = 20.0
+    max_starts: int = 5
+    event_every: timedelta = timedelta(milliseconds=250)
+
+    def drain(self, session_id: str, *, owner: str, remaining_s: Callable[[], float]) -> None:
+        """Work until nothing waits. `owner` must be unique to this invocation; `remaining_s` is its time left.
+
+        Raises `HandedOver` (the lock is free, the next delivery goes on) and what the stores raise. A lock that was
+        lost to another worker is no error: that one goes on.
+        """
+        session = self.sessions.get(session_id)
+        if session is None:
+            return
+        held = self.lock.acquire(
+            session_id, owner=owner, lease=self.lease, applied_seq=session.applied_seq, fence=session.fence
+        )
+        if held is None:
+            return
+        try:
+            self._work_through(held, remaining_s)
+        except (LockLost, StaleFence) as error:
+            _log.info("Another worker has taken over session %s (%s).", session_id, error.code)
+            self.lock.abandon(held)
+        except BaseException:
+            self._abandon_after_failure(held)
+            raise
+
+    def _work_through(self, held: Lease, remaining_s: Callable[[], float]) -> None:
+        heartbeat = _Heartbeat(mailbox=self, held=held, remaining_s=remaining_s, renewed_at=self.clock.now())
+        while True:
+            job = self.jobs.next_queued(held.session_id)
+            if job is None:
+                if self.lock.release(heartbeat.held):
+                    return
+                continue  # a job was accepted between the two calls
+            heartbeat.keep()
+            self._work_on(job, heartbeat)
+
+    def _work_on(self, job: Job, heartbeat: _Heartbeat) -> None:
+        try:
+            ended = job if job.status.ended else self._ended(self.jobs.start(job.job_id, heartbeat.held), heartbeat)
+        except JobNotChangeable:  # it was ended from outside in the meantime: only its place in the order is closed
+            ended = self.jobs.get(job.job_id) or job
+            if not ended.status.ended:
+                raise
+        retried(lambda: self.jobs.finish(ended, heartbeat.held), self.retry)
+
+    def _ended(self, job: Job, heartbeat: _Heartbeat) -> Job:
+        """The job as it is after its work, done or failed; what is not about the job itself comes through."""
+        if job.starts > self.max_starts:
+            return self._failed(
+                job, "worker_lost", f"The job was begun {job.starts - 1} times and never came to an end."
+            )
+        heartbeat.begin(job)
+        try:
+            report = retried(
+                lambda: self._run(job, heartbeat), self.retry, before_retry=lambda error: heartbeat.retry(job, error)
+            )
+        except (LockLost, StaleFence, HandedOver, JobNotChangeable):
+            raise
+        except StrataError as error:
+            _log.warning("Job %s failed: %s", job.job_id, error.code)
+            return self._failed(job, error.code, error.message)
+        except Exception as error:
+            kind = type(error).__name__
+            _log.exception("Job %s failed: %s", job.job_id, kind)
+            if is_temporary(error):
+                return self._failed(job, "temporary_error", f"{kind}, also after {self.retry.attempts} attempts.")
+            return self._failed(job, "internal", f"The job failed unexpectedly ({kind}); nothing was written.")
+        return replace(job, status=JobStatus.DONE, report=report, updated_at=self.clock.now())
+
+    def _run(self, job: Job, heartbeat: _Heartbeat) -> JobReport:
+        heartbeat(Progress(phase="reading"))
+        if job.kind is JobKind.CHANGES:
+            return self.runner().index_changes(job, heartbeat.held, heartbeat)
+        named = parse_object_key(job.object_key)
+        if named is None:
+            raise UploadRejected(f"{job.object_key!r} is not the key of an upload.")
+        return self.runner().index_snapshot(job, heartbeat.held, named.upload_format, heartbeat)
+
+    def _failed(self, job: Job, code: str, message: str) -> Job:
+        return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=self.clock.now())
+
+    def _abandon_after_failure(self, held: Lease) -> None:
+        try:
+            self.lock.abandon(held)
+        except Exception:
+            # The failure that brought us here is the one to raise; the lease ends by itself.
+            _log.exception("The lock of session %s could not be released.", held.session_id)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Heartbeat:
+    """What a running job calls: it renews the lease every third of it and lets progress through, not too often."""
+
+    mailbox: Mailbox
+    held: Lease
+    remaining_s: Callable[[], float]
+    renewed_at: datetime
+    job: Job | None = None
+    told_at: datetime | None = None
+    told_phase: Phase | None = None
+
+    def __call__(self, progress: Progress, /) -> None:
+        self.keep()
+        now = self.mailbox.clock.now()
+        due = self.told_at is None or now - self.told_at >= self.mailbox.event_every
+        if self.job is not None and (due or progress.phase != self.told_phase):
+            self.told_at, self.told_phase = now, progress.phase
+            self.mailbox.jobs.append_event(self.job.job_id, INDEX_STATUS, status_data(JobStatus.RUNNING, progress))
+
+    def keep(self) -> None:
+        """Raises `HandedOver` near the end of this worker's time and `LockLost` when another one has the session."""
+        if self.remaining_s() < self.mailbox.reserve_s:
+            raise HandedOver
+        now = self.mailbox.clock.now()
+        if now - self.renewed_at >= self.mailbox.lease / 3:
+            self.held = self.mailbox.lock.renew(self.held, lease=self.mailbox.lease)
+            self.renewed_at = now
+
+    def begin(self, job: Job) -> None:
+        self.job, self.told_at, self.told_phase = job, None, None
+
+    def retry(self, job: Job, error: Exception) -> None:
+        _log.warning("Job %s is tried again after %s.", job.job_id, type(error).__name__)
+        self.keep()

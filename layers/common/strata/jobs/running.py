@@ -1,0 +1,40 @@
+"""What the mailbox asks of whoever does a job's work, and what that reports on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from strata.model.jobs import Counters, Job, JobReport, Lease
+
+Phase = Literal["queued", "reading", "planning", "preparing", "committing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a job is; `total_files` is 0 as long as it is unknown."""
+
+    phase: Phase
+    done_files: int = 0
+    total_files: int = 0
+    counters: Counters = field(default_factory=Counters)
+
+
+class ReportProgress(Protocol):
+    def __call__(self, progress: Progress, /) -> None:
+        """Call it at least every few seconds, also inside long steps: it keeps the lease alive.
+
+        Raises `LockLost` when another worker has taken over and `HandedOver` when this worker's time is nearly
+        over; let both pass.
+        """
+        ...
+
+
+class JobRunner(Protocol):
+    """Does the work of one job up to and including the commit under `lease.fence`. Safe to repeat."""
+
+    def index_snapshot(self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress) -> JobReport:
+        """`upload_format` is `tar.gz`, `zip` or `jsonl`."""
+        ...
+
+    def index_changes(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport: ...

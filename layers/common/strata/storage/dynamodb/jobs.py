@@ -1,0 +1,372 @@
+"""`JobStore` in DynamoDB: jobs, their events and their places in the session's order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from strata.errors import Conflict, JobNotChangeable, JobNotFound, LockLost
+from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
+from strata.jobs.running import Progress
+from strata.model.corpus import SkippedFile
+from strata.model.jobs import Counters, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
+from strata.ports import Clock
+from strata.storage.dynamodb.client import Item, Refused, Table, Write, contention_pauses
+from strata.storage.dynamodb.order import Order, order_key, read_order, seq_key
+
+BY_SESSION = "by_session"
+"""The index (session_id, created_at), with all attributes; only job items are in it."""
+
+_STATUS = {"#status": "status"}
+_QUEUED = status_data(JobStatus.QUEUED, Progress(phase="queued"))
+_MAX_LIST_ENTRIES = 200
+_MAX_LIST_BYTES = 40_000  # two lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
+_MAX_TEXT_CHARACTERS = 1_000
+_MAX_SORT_KEY_BYTES = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamoJobStore:
+    """An event's number is one above the greatest that its writer saw, and its item must be new: numbers have no gaps,
+    and one is never seen before a smaller one. Nothing comes after a terminal event.
+
+    Accepting a job writes its first event, ending it its last one (`terminal`, without data: the job is the data),
+    each in the transaction that changes the status. Items but the session's own are removed `keep` after their last
+    change.
+    """
+
+    table: Table
+    clock: Clock
+    keep: timedelta = timedelta(days=90)
+
+    def create(self, job: Job) -> None:
+        """Raises `Conflict` when there is a job of that id."""
+        item = {**_job_item(job), **self._expiry()}
+        try:
+            self.table.write(Write(key=_job_key(job.job_id), item=item, condition="attribute_not_exists(pk)"))
+        except Refused as error:
+            raise Conflict(f"There is a job {job.job_id} already.") from error
+
+    def get(self, job_id: str) -> Job | None:
+        item = self.table.get(_job_key(job_id))
+        return None if item is None else _job_of(item)
+
+    def for_session(self, session_id: str, *, limit: int = 50) -> list[Job]:
+        """Newest first; a job that was opened a moment ago may still be missing."""
+        items = self.table.query(
+            "session_id = :session", {":session": session_id}, index=BY_SESSION, newest_first=True, limit=limit
+        )
+        return [_job_of(item) for item in items]
+
+    def accept(self, job_id: str, *, session_id: str, object_version: str | None, applied_seq: int) -> Job:
+        """Raises `JobNotFound` and, for a job that ended before its content came, `JobNotChangeable`."""
+        for _ in contention_pauses():
+            job = self._require(job_id)
+            if job.session_id != session_id:
+                raise JobNotFound
+            if job.seq is not None:
+                return job
+            if job.status is not JobStatus.AWAITING_UPLOAD:
+                raise JobNotChangeable
+            order = read_order(self.table, session_id, applied_seq=applied_seq)
+            accepted = replace(
+                job,
+                status=JobStatus.QUEUED,
+                seq=order.accepted_seq + 1,
+                object_version=object_version,
+                updated_at=self.clock.now(),
+            )
+            try:
+                self.table.write(
+                    self._job_update(accepted, *_unchanged(job)),
+                    order.write(session_id, {"accepted_seq": accepted.seq}),
+                    Write(
+                        key=seq_key(session_id, order.accepted_seq + 1),
+                        item={"job_id": job_id, **self._expiry()},
+                        condition="attribute_not_exists(pk)",
+                    ),
+                    self._event(job_id, JobEvent(seq=1, name=INDEX_STATUS, data=_QUEUED)),
+                )
+            except Refused:
+                continue  # another job of this session was accepted in between, or this one was
+            return accepted
+        raise AssertionError("unreachable: the pauses end with an error")
+
+    def next_queued(self, session_id: str) -> Job | None:
+        """For the lock's holder. A place whose job is gone (expired, or lost with the table) is closed on the way."""
+        for _ in contention_pauses():
+            order = read_order(self.table, session_id)
+            while order.accepted_seq > order.done_seq:
+                key = seq_key(session_id, order.done_seq + 1)
+                place = self.table.get(key)
+                missing = key if place is None else _job_key(place["job_id"])
+                if place is not None and (job := self.get(place["job_id"])):
+                    return job
+                if not self._close_empty(session_id, order.done_seq, missing):
+                    break  # what seemed to be missing was just being written, or the order has moved on
+                order = replace(order, done_seq=order.done_seq + 1)
+            else:
+                return None
+        raise AssertionError("unreachable: the pauses end with an error")
+
+    def _close_empty(self, session_id: str, done_seq: int, missing: Mapping[str, str]) -> bool:
+        # In a transaction: one that is being committed shows its items one by one, and "missing" must be certain.
+        try:
+            self.table.write(
+                Write(
+                    key=order_key(session_id),
+                    expression="SET done_seq = :next",
+                    condition="done_seq = :seen",
+                    values={":next": done_seq + 1, ":seen": done_seq},
+                ),
+                Write(key=missing, condition="attribute_not_exists(pk)"),
+            )
+        except Refused:
+            return False
+        return True
+
+    def start(self, job_id: str, lease: Lease) -> Job:
+        """Raises `LockLost`, `JobNotFound`, and `JobNotChangeable` for a job that has ended or was never accepted."""
+        for _ in contention_pauses():
+            job = self._require(job_id)
+            if job.status not in (JobStatus.QUEUED, JobStatus.RUNNING):
+                raise JobNotChangeable
+            running = replace(
+                job,
+                status=JobStatus.RUNNING,
+                fence=lease.fence,
+                starts=job.starts + 1,
+                updated_at=self.clock.now(),
+            )
+            try:
+                self.table.write(
+                    self._job_update(running, *_unchanged(job)),
+                    Write(key=order_key(lease.session_id), condition=_HELD, values=_holder(lease)),
+                )
+            except Refused:
+                self._check_held(lease)
+                continue
+            return running
+        raise AssertionError("unreachable: the pauses end with an error")
+
+    def finish(self, job: Job, lease: Lease) -> None:
+        """A job that was ended meanwhile keeps that end; its place is closed all the same. Safe to repeat."""
+        if job.seq is None or not job.status.ended:
+            raise ValueError(f"job {job.job_id} has no place in the order, or no end")
+        for _ in contention_pauses():
+            order = self._check_held(lease)
+            if order.done_seq >= job.seq:
+                return
+            stored = self._require(job.job_id)
+            close_place = Write(
+                key=order_key(lease.session_id),
+                expression="SET done_seq = :seq",
+                condition=f"{_HELD} AND done_seq < :seq",
+                values={":seq": job.seq, **_holder(lease)},
+            )
+            ending = () if stored.status.ended else self._ending(job, stored)
+            try:
+                self.table.write(close_place, *ending)
+            except Refused:
+                continue
+            return
+
+    def reject(self, job: Job) -> None:
+        """Raises `JobNotChangeable` for a job that was accepted; one that has ended stays as it is."""
+        if not job.status.ended:
+            raise ValueError(f"job {job.job_id} has no end")
+        for _ in contention_pauses():
+            stored = self._require(job.job_id)
+            if stored.seq is not None:
+                raise JobNotChangeable("The job was accepted; it holds a place in the order.")
+            if stored.status.ended:
+                return
+            try:
+                self.table.write(*self._ending(job, stored))
+            except Refused:
+                continue
+            return
+
+    def append_event(self, job_id: str, name: str, data: Mapping[str, object]) -> JobEvent:
+        """Raises `JobNotChangeable` for a job that has ended: its terminal event is the last one."""
+        for _ in contention_pauses():
+            last = self._last_event(job_id)
+            if last is None:
+                self._require(job_id)
+            elif last.name == TERMINAL:
+                raise JobNotChangeable
+            event = JobEvent(seq=1 if last is None else last.seq + 1, name=name, data=data)
+            try:
+                self.table.write(self._event(job_id, event))
+            except Refused:
+                continue
+            return event
+        raise AssertionError("unreachable: the pauses end with an error")
+
+    def events_after(self, job_id: str, seq: int) -> list[JobEvent]:
+        first = min(max(seq, 0), 99_999_998) + 1
+        items = self.table.query(
+            "pk = :pk AND sk BETWEEN :first AND :last",
+            {":pk": _job_key(job_id)["pk"], ":first": f"event#{first:08d}", ":last": "event#99999999"},
+        )
+        return [_event_of(item) for item in items]
+
+    def dead_letter(self, *, object_key: str, reason: str) -> None:
+        sort_key = f"{_text(self.clock.now())}#{object_key}".encode()[:_MAX_SORT_KEY_BYTES].decode(errors="ignore")
+        self.table.put(
+            {"pk": "dead_letter", "sk": sort_key, "object_key": object_key, "reason": reason, **self._expiry()}
+        )
+
+    def _require(self, job_id: str) -> Job:
+        job = self.get(job_id)
+        if job is None:
+            raise JobNotFound
+        return job
+
+    def _last_event(self, job_id: str) -> JobEvent | None:
+        last = self.table.query(
+            "pk = :pk AND begins_with(sk, :event)",
+            {":pk": _job_key(job_id)["pk"], ":event": "event#"},
+            limit=1,
+            newest_first=True,
+        )
+        return _event_of(last[0]) if last else None
+
+    def _check_held(self, lease: Lease) -> Order:
+        order = read_order(self.table, lease.session_id)
+        if not order.stored or (order.lock_owner, order.fence) != (lease.owner, lease.fence):
+            raise LockLost
+        return order
+
+    def _ending(self, job: Job, stored: Job) -> Sequence[Write]:
+        ended = replace(job, seq=stored.seq, starts=stored.starts)
+        last = self._last_event(job.job_id)
+        terminal = JobEvent(seq=1 if last is None else last.seq + 1, name=TERMINAL, data={})
+        return self._job_update(ended, *_unchanged(stored)), self._event(job.job_id, terminal)
+
+    def _job_update(self, job: Job, condition: str, values: Mapping[str, Any]) -> Write:
+        """The job's item as a whole."""
+        item = {**_job_item(job), **self._expiry()}
+        return Write(key=_job_key(job.job_id), item=item, condition=condition, values=values, names=_STATUS)
+
+    def _event(self, job_id: str, event: JobEvent) -> Write:
+        return Write(
+            key={"pk": _job_key(job_id)["pk"], "sk": f"event#{event.seq:08d}"},
+            item={
+                "name": event.name,
+                "data": json.dumps(event.data, separators=(",", ":")),
+                **self._expiry(),
+            },
+            condition="attribute_not_exists(pk)",
+        )
+
+    def _expiry(self) -> dict[str, int]:
+        return {"expires_at": int((self.clock.now() + self.keep).timestamp())}  # in seconds, as DynamoDB's TTL wants
+
+
+_HELD = "lock_owner = :owner AND fence = :fence"
+
+
+def _holder(lease: Lease) -> dict[str, Any]:
+    return {":owner": lease.owner, ":fence": lease.fence}
+
+
+def _unchanged(job: Job) -> tuple[str, dict[str, Any]]:
+    """The condition that nobody has changed the job since it was read."""
+    values = {":seen_status": job.status.value, ":seen_starts": job.starts}
+    return "#status = :seen_status AND starts = :seen_starts", values
+
+
+def _job_key(job_id: str) -> dict[str, str]:
+    return {"pk": f"job#{job_id}", "sk": "job"}
+
+
+def _job_item(job: Job) -> Item:
+    return {
+        "job_id": job.job_id,
+        "session_id": job.session_id,
+        "tenant": job.tenant,
+        "kind": job.kind.value,
+        "status": job.status.value,
+        "object_key": job.object_key,
+        "created_at": _text(job.created_at),
+        "updated_at": _text(job.updated_at),
+        "seq": job.seq,
+        "fence": job.fence,
+        "report": _report_text(job.report),
+        "error_code": job.error_code,
+        "error_message": None if job.error_message is None else job.error_message[:_MAX_TEXT_CHARACTERS],
+        "object_version": job.object_version,
+        "starts": job.starts,
+    }
+
+
+def _job_of(item: Item) -> Job:
+    report = json.loads(item["report"])
+    return Job(
+        job_id=item["job_id"],
+        session_id=item["session_id"],
+        tenant=item["tenant"],
+        kind=JobKind(item["kind"]),
+        status=JobStatus(item["status"]),
+        object_key=item["object_key"],
+        created_at=datetime.fromisoformat(item["created_at"]),
+        updated_at=datetime.fromisoformat(item["updated_at"]),
+        seq=item["seq"],
+        fence=item["fence"],
+        report=JobReport(
+            counters=Counters(**report["counters"]),
+            chunks=report["chunks"],
+            generation=report["generation"],
+            skipped=tuple(SkippedFile(**entry) for entry in report["skipped"]),
+            failed=tuple(SkippedFile(**entry) for entry in report["failed"]),
+        ),
+        error_code=item["error_code"],
+        error_message=item["error_message"],
+        object_version=item["object_version"],
+        starts=item["starts"],
+    )
+
+
+def _event_of(item: Item) -> JobEvent:
+    return JobEvent(seq=int(item["sk"].removeprefix("event#")), name=item["name"], data=json.loads(item["data"]))
+
+
+def _report_text(report: JobReport) -> str:
+    return json.dumps(
+        {
+            "counters": asdict(report.counters),
+            "chunks": report.chunks,
+            "generation": report.generation,
+            "skipped": capped(report.skipped),
+            "failed": capped(report.failed),
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+def capped(files: Sequence[SkippedFile]) -> list[dict[str, str]]:
+    """The first files that fit into a job's item; the counters tell how many there were."""
+    kept: list[dict[str, str]] = []
+    size_bytes = 0
+    for file in files[:_MAX_LIST_ENTRIES]:
+        entry = {"path": _storable(file.path), "reason": _storable(file.reason)}
+        size_bytes += len(json.dumps(entry, ensure_ascii=False).encode())
+        if size_bytes > _MAX_LIST_BYTES:
+            break
+        kept.append(entry)
+    return kept
+
+
+def _storable(text: str) -> str:
+    """Cut to a sane length; broken surrogates, which no store takes, become question marks."""
+    return text[:_MAX_TEXT_CHARACTERS].encode(errors="replace").decode()
+
+
+def _text(moment: datetime) -> str:
+    """ISO 8601 in UTC with microseconds always: the texts sort as the times do."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

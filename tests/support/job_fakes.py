@@ -1,0 +1,307 @@
+"""Fakes of `JobStore`, `SessionLock`, `ObjectStore` and `Clock` that keep their ports' promises, in memory."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import BinaryIO
+
+from strata.errors import Conflict, JobNotChangeable, JobNotFound, LockLost, UploadRejected, UploadTooLarge
+from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
+from strata.jobs.running import Progress, ReportProgress
+from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus, Lease
+from strata.ports import PresignedPost, StoredObject
+
+TAKEOVER_MARGIN = timedelta(seconds=2)
+
+
+class FakeClock:
+    """A clock that a test moves. It also stands in for `time.sleep` and `time.monotonic`."""
+
+    def __init__(self, now: datetime = datetime(2026, 11, 30, 12, tzinfo=UTC)) -> None:
+        self.present = now
+
+    def now(self) -> datetime:
+        return self.present
+
+    def sleep(self, seconds: float) -> None:
+        self.present += timedelta(seconds=seconds)
+
+    def monotonic(self) -> float:
+        return self.present.timestamp()
+
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class _Session:
+    accepted_seq: int = 0
+    done_seq: int = 0
+    owner: str | None = None
+    until: datetime = _LONG_AGO
+    fence: int = 0
+
+
+@dataclass
+class FakeJobTable:
+    """What store and lock share, as one DynamoDB table; `sessions` and `places` are open to tests that lose them."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    events: dict[str, list[JobEvent]] = field(default_factory=dict)
+    sessions: dict[str, _Session] = field(default_factory=dict)
+    places: dict[tuple[str, int], str] = field(default_factory=dict)
+    dead_letters: list[tuple[str, str]] = field(default_factory=list)
+    turn: threading.RLock = field(default_factory=threading.RLock)
+
+    def session(self, session_id: str, applied_seq: int = 0) -> _Session:
+        found = self.sessions.get(session_id)
+        if found is None:
+            given_out = max((seq for name, seq in self.places if name == session_id), default=0)
+            found = _Session(accepted_seq=max(given_out, applied_seq), done_seq=applied_seq)
+        elif found.accepted_seq < applied_seq:
+            found.accepted_seq, found.done_seq = applied_seq, max(found.done_seq, applied_seq)
+        self.sessions[session_id] = found
+        return found
+
+    def holds(self, lease: Lease) -> bool:
+        found = self.sessions.get(lease.session_id)
+        return found is not None and (found.owner, found.fence) == (lease.owner, lease.fence)
+
+
+class FakeJobStore:
+    def __init__(self, table: FakeJobTable | None = None) -> None:
+        self.table = table or FakeJobTable()
+
+    def create(self, job: Job) -> None:
+        with self.table.turn:
+            if job.job_id in self.table.jobs:
+                raise Conflict
+            self.table.jobs[job.job_id] = job
+            self.table.events[job.job_id] = []
+
+    def get(self, job_id: str) -> Job | None:
+        return self.table.jobs.get(job_id)
+
+    def for_session(self, session_id: str, *, limit: int = 50) -> list[Job]:
+        found = [job for job in self.table.jobs.values() if job.session_id == session_id]
+        return sorted(found, key=lambda job: job.created_at, reverse=True)[:limit]
+
+    def accept(self, job_id: str, *, session_id: str, object_version: str | None, applied_seq: int) -> Job:
+        with self.table.turn:
+            job = self._require(job_id)
+            if job.session_id != session_id:
+                raise JobNotFound
+            if job.seq is not None:
+                return job
+            if job.status is not JobStatus.AWAITING_UPLOAD:
+                raise JobNotChangeable
+            session = self.table.session(session_id, applied_seq)
+            session.accepted_seq += 1
+            self.table.places[session_id, session.accepted_seq] = job_id
+            data = status_data(JobStatus.QUEUED, Progress(phase="queued"))
+            self.table.events[job_id].append(JobEvent(seq=1, name=INDEX_STATUS, data=data))
+            return self._save(
+                replace(
+                    job,
+                    status=JobStatus.QUEUED,
+                    seq=session.accepted_seq,
+                    object_version=object_version,
+                    updated_at=self.table.clock.now(),
+                )
+            )
+
+    def next_queued(self, session_id: str) -> Job | None:
+        with self.table.turn:
+            session = self.table.session(session_id)
+            while session.done_seq < session.accepted_seq:
+                job_id = self.table.places.get((session_id, session.done_seq + 1), "")
+                if job := self.table.jobs.get(job_id):
+                    return job
+                session.done_seq += 1
+            return None
+
+    def start(self, job_id: str, lease: Lease) -> Job:
+        with self.table.turn:
+            job = self._require(job_id)
+            if job.status not in (JobStatus.QUEUED, JobStatus.RUNNING):
+                raise JobNotChangeable
+            self._check_held(lease)
+            running = replace(job, status=JobStatus.RUNNING, fence=lease.fence, starts=job.starts + 1)
+            return self._save(replace(running, updated_at=self.table.clock.now()))
+
+    def finish(self, job: Job, lease: Lease) -> None:
+        if job.seq is None or not job.status.ended:
+            raise ValueError(job)
+        with self.table.turn:
+            self._check_held(lease)
+            session = self.table.session(lease.session_id)
+            if session.done_seq >= job.seq:
+                return
+            session.done_seq = job.seq
+            if not self._require(job.job_id).status.ended:
+                self._end(job)
+
+    def reject(self, job: Job) -> None:
+        if not job.status.ended:
+            raise ValueError(job)
+        with self.table.turn:
+            stored = self._require(job.job_id)
+            if stored.seq is not None:
+                raise JobNotChangeable
+            if not stored.status.ended:
+                self._end(job)
+
+    def append_event(self, job_id: str, name: str, data: Mapping[str, object]) -> JobEvent:
+        with self.table.turn:
+            if self._require(job_id).status.ended:
+                raise JobNotChangeable
+            return self._append(job_id, name, data)
+
+    def events_after(self, job_id: str, seq: int) -> list[JobEvent]:
+        return [event for event in self.table.events.get(job_id, []) if event.seq > seq]
+
+    def dead_letter(self, *, object_key: str, reason: str) -> None:
+        self.table.dead_letters.append((object_key, reason))
+
+    def _require(self, job_id: str) -> Job:
+        if job_id not in self.table.jobs:
+            raise JobNotFound
+        return self.table.jobs[job_id]
+
+    def _save(self, job: Job) -> Job:
+        self.table.jobs[job.job_id] = job
+        return job
+
+    def _append(self, job_id: str, name: str, data: Mapping[str, object]) -> JobEvent:
+        event = JobEvent(seq=len(self.table.events[job_id]) + 1, name=name, data=data)
+        self.table.events[job_id].append(event)
+        return event
+
+    def _end(self, job: Job) -> None:
+        self._save(job)
+        self._append(job.job_id, TERMINAL, {})
+
+    def _check_held(self, lease: Lease) -> None:
+        if not self.table.holds(lease):
+            raise LockLost
+
+
+class FakeSessionLock:
+    def __init__(self, table: FakeJobTable) -> None:
+        self.table = table
+
+    def acquire(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease | None:
+        with self.table.turn:
+            session, now = self.table.session(session_id, applied_seq), self.table.clock.now()
+            if session.owner is not None and session.until > now - TAKEOVER_MARGIN:
+                if session.owner != owner:
+                    return None
+            else:
+                session.owner, session.until = owner, now + lease
+                session.fence = max(session.fence + 1, int(now.timestamp() * 1000), fence + 1)
+            return Lease(session_id=session_id, owner=owner, fence=session.fence, expires_at=session.until)
+
+    def renew(self, held: Lease, *, lease: timedelta) -> Lease:
+        with self.table.turn:
+            if not self.table.holds(held):
+                raise LockLost
+            session = self.table.session(held.session_id)
+            session.until = self.table.clock.now() + lease
+            return replace(held, expires_at=session.until)
+
+    def release(self, held: Lease) -> bool:
+        with self.table.turn:
+            if not self.table.holds(held):
+                return True
+            session = self.table.session(held.session_id)
+            if session.accepted_seq != session.done_seq:
+                return False
+            session.owner = None
+            return True
+
+    def abandon(self, held: Lease) -> None:
+        with self.table.turn:
+            if self.table.holds(held):
+                self.table.session(held.session_id).owner = None
+
+
+class FakeObjectStore:
+    """Objects in a dict; every put is a new version."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.puts = 0
+
+    def put(self, key: str, body: bytes, *, content_type: str) -> StoredObject:
+        self.puts += 1
+        self.objects[key] = body
+        return StoredObject(key=key, size_bytes=len(body), version=f"v{self.puts}")
+
+    def head(self, key: str) -> StoredObject | None:
+        if key not in self.objects:
+            return None
+        return StoredObject(key=key, size_bytes=len(self.objects[key]), version=f"v{self.puts}")
+
+    @contextmanager
+    def download(self, key: str, *, max_bytes: int) -> Iterator[BinaryIO]:
+        if key not in self.objects:
+            raise UploadRejected
+        if len(self.objects[key]) > max_bytes:
+            raise UploadTooLarge
+        yield io.BytesIO(self.objects[key])
+
+    def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost:
+        fields = {"key": key, "Content-Type": content_type}
+        return PresignedPost(url="http://bucket.test/", fields=fields, expires_in_s=expires_in_s)
+
+
+@dataclass
+class FakeRunner:
+    """A `JobRunner` that remembers what it did; `work` is what a test wants to happen in the middle of a job."""
+
+    work: Callable[[Job, Lease, ReportProgress], JobReport] = lambda _job, _lease, _progress: JobReport()
+    ran: list[tuple[str, int]] = field(default_factory=list)
+    formats: list[str] = field(default_factory=list)
+
+    def index_snapshot(self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress) -> JobReport:
+        self.formats.append(upload_format)
+        return self._run(job, lease, progress)
+
+    def index_changes(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
+        return self._run(job, lease, progress)
+
+    def _run(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
+        self.ran.append((job.job_id, lease.fence))
+        return self.work(job, lease, progress)
+
+
+def job(
+    job_id: str = "job-00000000000000000000000001",
+    *,
+    session_id: str = "docs",
+    tenant: str = "acme",
+    kind: JobKind = JobKind.SNAPSHOT,
+    created_at: datetime = datetime(2026, 11, 30, 12, tzinfo=UTC),
+) -> Job:
+    """A job that awaits its upload."""
+    folder, ending = ("uploads", "tar.gz") if kind is JobKind.SNAPSHOT else ("changes", "jsonl")
+    return Job(
+        job_id=job_id,
+        session_id=session_id,
+        tenant=tenant,
+        kind=kind,
+        status=JobStatus.AWAITING_UPLOAD,
+        object_key=f"{folder}/{session_id}/{job_id}.{ending}",
+        created_at=created_at,
+        updated_at=created_at,
+    )
+
+
+def job_id(number: int) -> str:
+    return f"job-{number:026d}"

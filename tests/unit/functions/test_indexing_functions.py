@@ -1,0 +1,469 @@
+"""The three buffered functions, called as Lambda calls them, on fakes behind bootstrap."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from strata import bootstrap
+from strata.jobs.events import EventFeed
+from strata.jobs.lifecycle import Lifecycle
+from strata.jobs.mailbox import Mailbox
+from strata.jobs.reading import JobReader
+from strata.jobs.worker import UploadWorker
+from strata.model.corpus import SkippedFile
+from strata.model.jobs import Counters, JobReport
+from tests.support.fakes import FakeSessionStore
+from tests.support.job_fakes import (
+    FakeClock,
+    FakeJobStore,
+    FakeJobTable,
+    FakeObjectStore,
+    FakeRunner,
+    FakeSessionLock,
+    job_id,
+)
+from tests.support.lambda_events import ANN, LambdaContext, Reply, call, load_function, rest_event, s3_event
+
+BOB = {"sub": "bob", "tenant": "acme", "groups": "readers", "scopes": ""}
+EVE = {"sub": "eve", "tenant": "acme", "groups": "", "scopes": ""}
+OTHER_ANN = {"sub": "ann", "tenant": "other", "groups": "readers", "scopes": ""}
+COUNTERS = {
+    "indexed_files": 2,
+    "failed_files": 1,
+    "cache_hit_files": 0,
+    "cache_miss_files": 2,
+    "skipped_files": 1,
+    "deleted_files": 0,
+}
+REPORT = JobReport(
+    counters=Counters(**COUNTERS),
+    chunks=9,
+    generation=1,
+    skipped=(SkippedFile(path="a.bin", reason="binary"),),
+    failed=(SkippedFile(path="b.md", reason="not text"),),
+)
+
+
+@dataclass
+class Cloud:
+    """The functions and what they work on."""
+
+    snapshot: ModuleType
+    changes: ModuleType
+    status: ModuleType
+    table: FakeJobTable
+    objects: FakeObjectStore
+    runner: FakeRunner
+
+    def open(self, body: object, **event: Any) -> Reply:
+        return call(self.snapshot.http, rest_event("POST", "/api/rag/sessions", body=body, **event))
+
+    def change(self, body: object, *, session_id: str = "docs", **event: Any) -> Reply:
+        path = f"/api/rag/sessions/{session_id}/changes"
+        return call(self.changes.http, rest_event("POST", path, body=body, **event))
+
+    def get(self, path: str, **event: Any) -> Reply:
+        return call(self.status.http, rest_event("GET", path, **event))
+
+    def upload(self, key: str, *, version: str = "v1") -> None:
+        handler = self.snapshot.on_upload if key.startswith("uploads/") else self.changes.on_changes
+        assert handler(s3_event(key, version=version), LambdaContext()) is None
+
+
+@pytest.fixture(scope="module")
+def modules() -> tuple[ModuleType, ModuleType, ModuleType]:
+    return load_function("index_snapshot"), load_function("index_changes"), load_function("job_status")
+
+
+@pytest.fixture
+def cloud(modules: tuple[ModuleType, ModuleType, ModuleType], monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    clock = FakeClock()
+    table = FakeJobTable(clock=clock)
+    sessions, jobs, objects = FakeSessionStore(), FakeJobStore(table), FakeObjectStore()
+    runner = FakeRunner(work=lambda _job, _lease, _progress: REPORT)
+    lifecycle = Lifecycle(
+        sessions=sessions,
+        jobs=jobs,
+        objects=objects,
+        clock=clock,
+        embedding_model="hashed-256",
+        dimension=256,
+        pipeline_version="1",
+        max_archive_bytes=1_000_000,
+        max_inline_bytes=10_000,
+        upload_expires_in_s=60,
+    )
+    mailbox = Mailbox(
+        sessions=sessions,
+        jobs=jobs,
+        lock=FakeSessionLock(table),
+        runner=lambda: runner,
+        clock=clock,
+        lease=timedelta(seconds=60),
+    )
+    built = {
+        "lifecycle": lifecycle,
+        "upload_worker": UploadWorker(lifecycle=lifecycle, mailbox=mailbox),
+        "job_reader": JobReader(sessions=sessions, jobs=jobs),
+        "event_feed": EventFeed(jobs=jobs, sleep=clock.sleep, monotonic=clock.monotonic),
+    }
+    for name, use_case in built.items():
+        monkeypatch.setattr(bootstrap, name, lambda use_case=use_case: use_case)
+    snapshot, changes, status = modules
+    return Cloud(snapshot, changes, status, table, objects, runner)
+
+
+def opened(cloud: Cloud, **body: Any) -> dict[str, Any]:
+    reply = cloud.open({"session_id": "docs", "readers": ["group:readers"], **body})
+    assert reply.status in (200, 201)
+    answer: dict[str, Any] = reply.json
+    return answer
+
+
+def test_a_snapshot_from_opening_to_the_last_event(cloud: Cloud) -> None:
+    answer = opened(cloud)
+    job, upload = answer["job"], answer["upload"]
+    assert answer["session"] == {
+        "session_id": "docs",
+        "project_id": "docs",
+        "repo_id": "docs",
+        "owner": "user:ann",
+        "readers": ["group:readers"],
+        "generation": 0,
+        "embedding_model": "hashed-256",
+        "dimension": 256,
+    }
+    assert upload["key"] == f"uploads/docs/{job['job_id']}.tar.gz"
+    assert (upload["fields"]["key"], upload["expires_in_s"]) == (upload["key"], 60)
+    assert (job["status"], job["seq"], job["error"]) == ("awaiting_upload", None, None)
+
+    cloud.upload(upload["key"])
+    ended = cloud.get(job["links"]["self"]).json
+    assert ended == job | {
+        "status": "done",
+        "seq": 1,
+        "counters": COUNTERS,
+        "chunks": 9,
+        "generation": 1,
+        "skipped": [{"path": "a.bin", "reason": "binary"}],
+        "failed": [{"path": "b.md", "reason": "not text"}],
+        "updated_at": ended["updated_at"],
+    }
+    assert cloud.get("/api/rag/sessions/docs/jobs").json == {"jobs": [ended]}
+
+    events = cloud.get(job["links"]["events"], query={"after": "0"})
+    assert events.headers["content-type"].startswith("text/event-stream")
+    frames = events.body.split("\n\n")
+    assert [frame.split("\n")[:2] for frame in frames[:3]] == [
+        ["id: 1", "event: index_status"],
+        ["id: 2", "event: index_status"],
+        ["id: 3", "event: terminal"],
+    ]
+    assert json.loads(frames[2].split("data: ")[1]) == ended
+    assert frames[3:] == ["retry: 500", ""]
+    assert cloud.get(job["links"]["events"], headers={"Last-Event-ID": "3"}).status == 204
+
+
+def test_opening_is_201_for_a_new_session_and_200_for_ones_own(cloud: Cloud) -> None:
+    assert [cloud.open({"session_id": "docs"}).status for _ in range(2)] == [201, 200]
+    assert cloud.open({}).json["session"]["session_id"].startswith("session-")
+
+
+def test_a_request_with_files_is_a_whole_upload(cloud: Cloud) -> None:
+    files: list[dict[str, Any]] = [
+        {"path": "a.md", "content": "# Привет\n", "acl": [], "last_modified": "2026-11-30T12:00:00+03:00"},
+        {"path": "./b//c.bin", "content_b64": base64.b64encode(b"\x00\xff").decode()},
+        {"path": "d.md", "content_hash": "0" * 64},
+    ]
+    answer = opened(cloud, files=files)
+    assert answer["upload"] is None
+    assert (answer["job"]["status"], answer["job"]["seq"]) == ("queued", 1)
+    ((key, content),) = cloud.objects.objects.items()
+    assert key == f"uploads/docs/{answer['job']['job_id']}.jsonl"
+    assert [json.loads(line) for line in content.splitlines()] == [
+        files[0],
+        files[1] | {"path": "b/c.bin"},
+        files[2],
+    ]
+
+
+def test_changes_are_accepted_stored_and_worked(cloud: Cloud) -> None:
+    opened(cloud)
+    changes = [{"op": "upsert", "path": "a.md", "content": "x"}, {"op": "delete", "path": "b.md"}]
+    reply = cloud.change({"changes": changes})
+    assert reply.status == 202
+    job = reply.json["job"]
+    assert (job["kind"], job["status"], job["seq"]) == ("changes", "queued", 1)
+    key = f"changes/docs/{job['job_id']}.jsonl"
+    assert [json.loads(line) for line in cloud.objects.objects[key].splitlines()] == changes
+    cloud.upload(key)
+    assert cloud.get(job["links"]["self"]).json["status"] == "done"
+
+
+def test_one_notification_delivered_three_times_is_one_job(cloud: Cloud) -> None:
+    answer = opened(cloud)
+    for _ in range(3):
+        cloud.upload(answer["upload"]["key"])
+    assert len(cloud.runner.ran) == 1
+    job = cloud.get(answer["job"]["links"]["self"]).json
+    assert (job["status"], job["counters"]) == ("done", COUNTERS)
+    assert len(cloud.get("/api/rag/sessions/docs/jobs").json["jobs"]) == 1
+
+
+def test_an_upload_for_no_session_is_a_dead_letter(cloud: Cloud) -> None:
+    cloud.upload("uploads/nobody/this im + age blah.zip")
+    assert [key for key, _ in cloud.table.dead_letters] == ["uploads/nobody/this im + age blah.zip"]
+
+
+def test_a_foreign_upload_is_worked_under_its_true_name(cloud: Cloud) -> None:
+    opened(cloud)
+    cloud.upload("uploads/docs/this im + age blah.zip")
+    assert cloud.runner.formats == ["zip"]
+    done = [found for found in cloud.table.jobs.values() if found.seq is not None]
+    assert [found.object_key for found in done] == ["uploads/docs/this im + age blah.zip"]
+
+
+def test_a_failed_job_shows_its_cause(cloud: Cloud) -> None:
+    from strata.errors import UnsafeEntry
+
+    def unsafe(*_: object) -> JobReport:
+        raise UnsafeEntry("The entry '../x' leaves the project.")
+
+    cloud.runner.work = unsafe
+    answer = opened(cloud)
+    cloud.upload(answer["upload"]["key"])
+    job = cloud.get(answer["job"]["links"]["self"]).json
+    assert job["status"] == "error"
+    assert job["error"] == {"code": "unsafe_entry", "message": "The entry '../x' leaves the project."}
+
+
+def test_a_test_event_of_s3_is_passed_over(cloud: Cloud) -> None:
+    for handler in (cloud.snapshot.on_upload, cloud.changes.on_changes):
+        assert handler({"Service": "Amazon S3", "Event": "s3:TestEvent"}, LambdaContext()) is None
+
+
+def test_a_worker_out_of_time_asks_for_another_delivery(cloud: Cloud) -> None:
+    from strata.errors import HandedOver
+
+    answer = opened(cloud)
+    with pytest.raises(HandedOver):
+        cloud.snapshot.on_upload(s3_event(answer["upload"]["key"]), replace(LambdaContext(), remaining_ms=1_000))
+    cloud.upload(answer["upload"]["key"])
+    assert cloud.get(answer["job"]["links"]["self"]).json["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("claims", "status"),
+    [(ANN, 200), (BOB, 200), (EVE, 404), (OTHER_ANN, 404), (None, 401), ({}, 401)],
+    ids=["owner", "reader", "stranger", "other tenant", "nobody", "no claims"],
+)
+def test_only_readers_see_a_session_and_its_jobs(cloud: Cloud, claims: Any, status: int) -> None:
+    job = opened(cloud)["job"]
+    for path in (
+        "/api/rag/sessions/docs",
+        "/api/rag/sessions/docs/jobs",
+        job["links"]["self"],
+        job["links"]["events"],
+    ):
+        reply = cloud.get(path, claims=claims, query={"wait_s": "0"})
+        assert reply.status == status, path
+        if status != 200:
+            assert reply.error_code in ("unauthenticated", "session_not_found", "job_not_found")
+    listed = cloud.get("/api/rag/sessions", claims=claims)
+    assert listed.status == (401 if status == 401 else 200)
+    if listed.status == 200:
+        assert len(listed.json["sessions"]) == (1 if status == 200 else 0)
+
+
+@pytest.mark.parametrize(
+    ("claims", "status", "code"),
+    [(BOB, 404, "session_not_found"), (EVE, 404, "session_not_found"), (None, 401, "unauthenticated")],
+    ids=["reader", "stranger", "nobody"],
+)
+def test_only_the_owner_changes_a_session(cloud: Cloud, claims: Any, status: int, code: str) -> None:
+    opened(cloud)
+    reply = cloud.change({"changes": [{"op": "delete", "path": "a"}]}, claims=claims)
+    assert (reply.status, reply.error_code) == (status, code)
+    assert cloud.objects.objects == {}
+
+
+def test_the_name_of_anothers_session_is_taken(cloud: Cloud) -> None:
+    opened(cloud)
+    reply = cloud.open({"session_id": "docs"}, claims=BOB)
+    assert (reply.status, reply.error_code) == (409, "session_name_taken")
+
+
+def test_identity_comes_from_the_authorizer_alone(cloud: Cloud) -> None:
+    headers = {"sub": "ann", "tenant": "acme", "Authorization": "Bearer x"}
+    assert cloud.get("/api/rag/sessions", claims=None, headers=headers).status == 401
+    assert cloud.open({"session_id": "docs", "owner": "user:eve"}).status == 422
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/rag/sessions/unknown",
+        "/api/rag/sessions/a b",
+        "/api/rag/sessions/..",
+        "/api/rag/sessions/x\x00y",
+        "/api/rag/sessions/unknown/jobs",
+        f"/api/rag/jobs/{job_id(404)}",
+        f"/api/rag/jobs/{job_id(404)}/events",
+        "/api/rag/jobs/1",
+        "/api/rag/jobs/" + "x" * 5_000,
+        "/api/rag/jobs/%00",
+        "/api/rag/nothing",
+        "/",
+    ],
+)
+def test_what_is_not_there_is_404(cloud: Cloud, path: str) -> None:
+    reply = cloud.get(path)
+    assert reply.status == 404
+    assert reply.error_code in ("session_not_found", "job_not_found", "route_not_found")
+
+
+def test_changes_of_an_unknown_session_are_404(cloud: Cloud) -> None:
+    reply = cloud.change({"changes": [{"op": "delete", "path": "a"}]}, session_id="unknown")
+    assert (reply.status, reply.error_code) == (404, "session_not_found")
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH"])
+def test_a_method_that_no_route_has_is_405(cloud: Cloud, method: str) -> None:
+    for handler in (cloud.snapshot.http, cloud.status.http):
+        reply = call(handler, rest_event(method, "/api/rag/sessions"))
+        assert (reply.status, reply.error_code) == (405, "method_not_allowed")
+
+
+FILE: dict[str, object] = {"path": "a.md", "content": "x"}
+BAD_SNAPSHOTS: dict[str, object] = {
+    "no body": None,
+    "no JSON": "{",
+    "a list": [],
+    "binary": b"\xff\x00",
+    "an unknown field": {"tenant": "other"},
+    "a session name with a slash": {"session_id": "a/b"},
+    "a session name that is too long": {"session_id": "a" * 101},
+    "a session name that ends with a line": {"session_id": "docs\n"},
+    "an unknown format": {"format": "rar"},
+    "a reader that is no principal": {"readers": ["ann"]},
+    "a reader with a comma": {"readers": ["group:a,b"]},
+    "a number for a name": {"session_id": 7},
+    "no files at all": {"files": []},
+    "a file without a path": {"files": [{"content": "x"}]},
+    "a file without content": {"files": [{"path": "a.md"}]},
+    "a file with two contents": {"files": [FILE | {"content_b64": "eA=="}]},
+    "a file in broken base64": {"files": [{"path": "a.md", "content_b64": "%%%"}]},
+    "a hash that is none": {"files": [FILE | {"content_hash": "abc"}]},
+    "a time without a zone": {"files": [FILE | {"last_modified": "2026-11-30T12:00:00"}]},
+    "an operation in a snapshot": {"files": [FILE | {"op": "delete"}]},
+    "a reader with a NUL": {"readers": ["user:a\x00"]},
+    "a reader with half a character": '{"readers": ["user:\\udc00"]}',
+    "half a character in a name": '{"files": [{"path": "a.md", "content": "", "acl": ["user:\\udc00"]}]}',
+    "half a character": '{"files": [{"path": "a.md", "content": "\\ud800"}]}',
+}
+
+
+@pytest.mark.parametrize("body", BAD_SNAPSHOTS.values(), ids=BAD_SNAPSHOTS.keys())
+def test_a_bad_snapshot_request_is_422_and_makes_nothing(cloud: Cloud, body: object) -> None:
+    reply = cloud.open(body)
+    assert (reply.status, reply.error_code) == (422, "invalid_request")
+    assert cloud.table.jobs == {}
+
+
+BAD_CHANGES: dict[str, object] = {
+    "no body": None,
+    "no changes": {"changes": []},
+    "no list": {"changes": {}},
+    "an unknown operation": {"changes": [{"op": "rename", "path": "a"}]},
+    "no operation": {"changes": [FILE]},
+    "an upsert without content": {"changes": [{"op": "upsert", "path": "a"}]},
+    "a delete with content": {"changes": [{"op": "delete", "path": "a", "content": "x"}]},
+    "an unknown field": {"changes": [{"op": "delete", "path": "a"}], "force": True},
+}
+
+
+@pytest.mark.parametrize("body", BAD_CHANGES.values(), ids=BAD_CHANGES.keys())
+def test_bad_changes_are_422_and_make_nothing(cloud: Cloud, body: object) -> None:
+    opened(cloud)
+    reply = cloud.change(body)
+    assert (reply.status, reply.error_code) == (422, "invalid_request")
+    assert len(cloud.table.jobs) == 1
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "C:/x", "a\\b", "", "a/", "x" * 1_001, "a\x00b"])
+def test_a_path_that_leaves_the_project_is_refused_at_once(cloud: Cloud, path: str) -> None:
+    opened(cloud)
+    makers: tuple[Callable[[], Reply], ...] = (
+        lambda: cloud.open({"session_id": "docs", "files": [{"path": path, "content": "x"}]}),
+        lambda: cloud.change({"changes": [{"op": "delete", "path": path}]}),
+    )
+    for make in makers:
+        reply = make()
+        assert (reply.status, reply.error_code) == (422, "invalid_path")
+    assert cloud.objects.objects == {}
+
+
+def test_more_than_a_request_may_carry_is_413(cloud: Cloud) -> None:
+    opened(cloud)
+    large = "x" * 10_001
+    for reply in (
+        cloud.open({"session_id": "docs", "files": [{"path": "a.md", "content": large}]}),
+        cloud.change({"changes": [{"op": "upsert", "path": "a.md", "content": large}]}),
+    ):
+        assert (reply.status, reply.error_code) == (413, "upload_too_large")
+    assert cloud.objects.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"),
+    [
+        ({"after": "-1"}, {}),
+        ({"after": "x"}, {}),
+        ({"wait_s": "21"}, {}),
+        ({"wait_s": "-1"}, {}),
+        ({"wait_s": "nan"}, {}),
+        ({}, {"Last-Event-ID": "x"}),
+        ({}, {"Last-Event-ID": "-1"}),
+    ],
+)
+def test_a_bad_question_after_events_is_422(cloud: Cloud, query: dict[str, str], headers: dict[str, str]) -> None:
+    job = opened(cloud)["job"]
+    reply = cloud.get(job["links"]["events"], query=query, headers=headers)
+    assert (reply.status, reply.error_code) == (422, "invalid_request")
+
+
+def test_events_that_do_not_come_end_with_a_comment(cloud: Cloud) -> None:
+    job = opened(cloud)["job"]
+    before = cloud.table.clock.monotonic()
+    reply = cloud.get(job["links"]["events"], query={"wait_s": "3"})
+    assert (reply.status, reply.body) == (200, ": nothing new\n\nretry: 500\n\n")
+    assert cloud.table.clock.monotonic() - before == pytest.approx(3)
+
+
+def test_the_documents_declare_what_the_routes_answer(cloud: Cloud) -> None:
+    declared = {
+        (module.app.title, method, path): set(operation["responses"])
+        for module in (cloud.snapshot, cloud.changes, cloud.status)
+        for path, operations in module.app.openapi()["paths"].items()
+        for method, operation in operations.items()
+    }
+    always = {"401", "422", "500", "503"}
+    assert declared == {
+        ("Strata: snapshots", "post", "/api/rag/sessions"): {"200", "201", "409", "413"} | always,
+        ("Strata: changes", "post", "/api/rag/sessions/{session_id}/changes"): {"202", "404", "409", "413"} | always,
+        ("Strata: jobs", "get", "/api/rag/sessions"): {"200"} | always,
+        ("Strata: jobs", "get", "/api/rag/sessions/{session_id}"): {"200", "404"} | always,
+        ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/jobs"): {"200", "404"} | always,
+        ("Strata: jobs", "get", "/api/rag/jobs/{job_id}"): {"200", "404"} | always,
+        ("Strata: jobs", "get", "/api/rag/jobs/{job_id}/events"): {"200", "204", "404"} | always,
+    }
+    for module in (cloud.snapshot, cloud.changes, cloud.status):
+        assert "HTTPValidationError" not in json.dumps(module.app.openapi())
