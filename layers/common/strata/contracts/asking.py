@@ -23,6 +23,8 @@ MAX_LIMIT = 50
 MAX_PATTERNS = 50
 MAX_PATTERN_CHARACTERS = 1_000
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARACTERS)]
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 
@@ -85,8 +87,8 @@ class Search(SearchOptions):
 
 
 def _storable(values: Sequence[str]) -> tuple[str, ...]:
-    if any("\0" in value for value in values):
-        raise InvalidRequest("A path holds a NUL character.")
+    if any(_UNSTORABLE.search(value) for value in values):
+        raise InvalidRequest("A path holds a NUL character or half a character.")
     return tuple(dict.fromkeys(values))
 
 
