@@ -126,7 +126,7 @@ class FakeSessionStore:
                     files[entry.path] = replace(found, acl=entry.acl, last_modified=entry.last_modified)
             result = CommitResult(
                 generation=session.generation + 1,
-                chunks=sum(len(prepared[entry.path].chunks) for entry in request.upserts),
+                chunks=sum(map(len, chunks.values())),
                 counters=request.counters,
                 replayed=False,
             )

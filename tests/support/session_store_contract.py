@@ -204,7 +204,7 @@ class SessionStoreContract:
         create_session(store)
         store.commit(commit_request(prepare(cache, "a.md", "old"), prepare(cache, "b.md", "stays")))
         new = prepare(cache, "a.md", "new\n\nlonger")
-        assert store.commit(commit_request(new, seq=2)).chunks == 2
+        assert store.commit(commit_request(new, seq=2)).chunks == 3  # two new ones, and one of the file that stays
         files = store.indexed_files(SESSION_ID)
         assert files["a.md"].blob_sha == new.key.blob_sha
         assert set(files) == {"a.md", "b.md"}
@@ -213,7 +213,7 @@ class SessionStoreContract:
         create_session(store)
         store.commit(commit_request(prepare(cache, "a.md"), prepare(cache, "b.md")))
         result = store.commit(commit_request(seq=2, deletes=["a.md", "never-there.md"]))
-        assert (result.generation, result.chunks) == (2, 0)
+        assert (result.generation, result.chunks) == (2, 2)  # of the file that stays
         assert set(store.indexed_files(SESSION_ID)) == {"b.md"}
 
     def test_rights_change_without_content(self, store: SessionStore, cache: BlobCache) -> None:
@@ -224,7 +224,7 @@ class SessionStoreContract:
             blob.key.path, blob.source, acl=["group:dev"], last_modified=datetime(2026, 1, 1, tzinfo=UTC)
         )
         result = store.commit(commit_request(seq=2, rights=[entry, file_entry("never-there.md")]))
-        assert (result.generation, result.chunks) == (2, 0)
+        assert (result.generation, result.chunks) == (2, 2)
         assert store.indexed_files(SESSION_ID) == {entry.path: entry}
 
     def test_sessions_do_not_touch_each_other(self, store: SessionStore, cache: BlobCache) -> None:

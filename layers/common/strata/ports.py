@@ -87,7 +87,10 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitResult:
-    """`replayed`: this seq had been committed before (a lost reply); `counters` are then those of that commit."""
+    """`chunks` counts the whole index as the commit left it.
+
+    `replayed`: this seq had been committed before (a lost reply); `counters` are then those of that commit.
+    """
 
     generation: int
     chunks: int

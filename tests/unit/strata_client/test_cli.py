@@ -136,7 +136,7 @@ def test_index_tells_a_person_what_was_left_out_and_why(run: Run, api: FakeApi, 
     assert outcome.status == 0
     assert "a.log: ignored by .gitignore" in outcome.err
     assert "logo.png: binary" in outcome.err
-    assert "2 indexed (1 embedded, 1 known), 0 removed, 1 skipped, 0 failed; 7 chunks written." in outcome.err
+    assert "2 indexed (1 embedded, 1 known), 0 removed, 1 skipped, 0 failed; 7 chunks in the index." in outcome.err
     assert outcome.out == 'Indexed. Ask: strata ask "…" --session shop\n'
 
 

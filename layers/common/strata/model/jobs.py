@@ -44,7 +44,10 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a job's end says beyond its counters: `skipped` and `failed` are capped lists with reasons."""
+    """What a job's end says beyond its counters.
+
+    `chunks` counts the whole index after the job; `skipped` and `failed` are capped lists with reasons.
+    """
 
     counters: Counters = field(default_factory=Counters)
     chunks: int = 0

@@ -20,8 +20,11 @@ from strata.storage.postgres.queries import queries
 
 
 class Committed(NamedTuple):
+    """`written`: how many chunks this commit put into the index."""
+
     result: CommitResult
     index_id: int
+    written: int
 
 
 def commit(connection: Connection, request: CommitRequest) -> Committed:
@@ -44,7 +47,7 @@ class _Commit:
         request = self._request
         session = self._lock()
         if request.job_id == session.applied_job_id and request.seq <= session.applied_seq:
-            return Committed(_replayed(session), session.active_index_id)
+            return Committed(_replayed(session), session.active_index_id, written=0)
         if request.fence < session.fence or request.seq <= session.applied_seq:
             raise StaleFence
         parameters = {
@@ -56,13 +59,14 @@ class _Commit:
         }
         blob_ids = self._find_blobs(session)
         self._remove(parameters)
-        chunks = self._write(parameters, blob_ids)
+        written = self._write(parameters, blob_ids)
         self._change_rights(parameters)
+        chunks = self._count(parameters)
         self._finish(parameters, chunks)
         result = CommitResult(
             generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False
         )
-        return Committed(result, session.active_index_id)
+        return Committed(result, session.active_index_id, written)
 
     def _lock(self) -> Any:
         with self._connection.cursor(row_factory=namedtuple_row) as cursor:
@@ -150,6 +154,11 @@ class _Commit:
             changed = {**parameters, "files": _as_json(self._request.rights)}
             for name in ("change_chunk_rights", "change_vector_rights", "change_term_rights", "change_file_rights"):
                 self._connection.execute(self._sql[name], changed)
+
+    def _count(self, parameters: dict[str, Any]) -> int:
+        """The chunks of the index as it now is."""
+        row = self._connection.execute(self._sql["count_chunks"], parameters).fetchone()
+        return int(row[0]) if row else 0
 
     def _finish(self, parameters: dict[str, Any], chunks: int) -> None:
         finished = {

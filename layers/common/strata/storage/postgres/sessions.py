@@ -100,7 +100,7 @@ class PostgresSessionStore:
 
     def commit(self, request: CommitRequest) -> CommitResult:
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
-        if committed.result.chunks >= LARGE_COMMIT_CHUNKS:
+        if committed.written >= LARGE_COMMIT_CHUNKS:
             parameters = {"index_id": committed.index_id}
             self._database.transact(lambda connection: connection.execute(queries("commit")["tidy"], parameters))
         return committed.result

@@ -152,6 +152,9 @@ SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generatio
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modified timestamptz)
 WHERE m.session_id = %(session_id)s AND m.path = f.path;
 
+-- name: count_chunks
+SELECT coalesce(sum(chunk_count), 0) FROM rag_index_layers WHERE index_id = %(index_id)s;
+
 -- name: finish_commit
 -- The session's new state. No row: the fence or the seq has moved on, which the lock above rules out.
 UPDATE rag_sessions
