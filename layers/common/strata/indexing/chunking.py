@@ -1,0 +1,386 @@
+"""Passages → chunks that fit the embedder, cut where it hurts least.
+
+A chunk takes as many whole lines as fit; among the places to cut, the cheapest wins, where a cut that leaves the
+chunk half empty costs a half. So a chunk ends at the border of a section, a definition or a paragraph if one is near
+the limit, and a definition, a fence or a table that fits by itself is not cut. Blank lines at the ends are left out:
+no chunk is blank, and between the lines of its span the source is its content.
+
+One exception: a line that is over the limit by itself is cut inside, after a sentence, else at a blank, else between
+two characters. Its pieces are chunks of their own that share the line's span; each is a part of that line.
+
+Tokens are counted once a distinct line, in one call for many files. A line also weighs at least a token per
+`CHARACTERS_PER_TOKEN` characters: tokenizers make a single token of a very long word.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import accumulate
+
+from strata.indexing.passages import DEFAULT_PRICE, Passage, Symbol
+from strata.indexing.reading import source_lines
+from strata.model.corpus import Chunk, Document, Layer, Span
+from strata.ports import TokenCounter
+
+CHARACTERS_PER_TOKEN = 16
+_HEADER_SHARE = 3
+"""A context header takes at most a third of the limit; a longer one is shortened."""
+_SYMBOL_SHARE = 8
+_MOST_SYMBOLS = 40
+_SAMPLE = 16
+_WORDS = re.compile(r"\S+\s{0,16}|\s+")
+_SENTENCE_END = re.compile(r"[.!?…。！？]['\"»”)\]]*\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunker:
+    """Cuts the passages of one file; `chunk_tokens` counts the context header too."""
+
+    counter: TokenCounter
+    chunk_tokens: int = 500
+    overlap_tokens: int = 50
+
+    @property
+    def limit(self) -> int:
+        return min(self.chunk_tokens, self.counter.max_tokens)
+
+    def cut(self, files: Sequence[tuple[str, Sequence[Passage]]]) -> list[tuple[Chunk, ...]]:
+        """The chunks of each file (path, passages), by passage; ordinals count from 0 in each layer of a file.
+
+        None is blank. None is over the limit, as far as tokens of lines add up to the tokens of their text; where a
+        sample shows that they do not, everything is cut anew with a lower limit.
+        """
+        lines_weigher, header_weigher = _Weigher(self.counter), _Weigher(self.counter)
+        passages = [passage for _, passages in files for passage in passages]
+        contents = {id(passage): source_lines(passage.document.content) for passage in passages}
+        lines_weigher.prepare(
+            text
+            for passage in passages
+            for text in (
+                *contents[id(passage)],
+                *(table.header for table in passage.tables),
+                *(symbol.qualified_name for symbol in passage.symbols),
+            )
+        )
+        header_weigher.prepare(
+            text for path, passages in files for passage in passages for text in _header_texts(path, passage.document)
+        )
+        for limit in (self.limit, self.limit * 9 // 10, self.limit * 3 // 4, self.limit // 2):
+            headers = _Headers(header_weigher, limit)
+            cut = [
+                tuple(
+                    self._chunks(
+                        path, passages, contents=contents, headers=headers, weigher=lines_weigher, limit=max(1, limit)
+                    )
+                )
+                for path, passages in files
+            ]
+            if self._fits(cut):
+                break
+        return cut
+
+    def _chunks(
+        self,
+        path: str,
+        passages: Sequence[Passage],
+        *,
+        contents: Mapping[int, list[str]],
+        headers: _Headers,
+        weigher: _Weigher,
+        limit: int,
+    ) -> Iterator[Chunk]:
+        ordinals: dict[Layer, int] = {}
+        for passage in passages:
+            layer = passage.document.layer
+            overlap = self.overlap_tokens * limit // max(1, self.chunk_tokens) if passage.overlaps else 0
+            header = headers.of(path, passage.document)
+            cutter = _Cutter(passage, contents[id(passage)], header, weigher, limit=limit, overlap=overlap)
+            for piece in cutter.pieces():
+                ordinal = ordinals.get(layer, 0)
+                ordinals[layer] = ordinal + 1
+                yield cutter.chunk(path, ordinal, piece)
+
+    def _fits(self, cut: Sequence[Sequence[Chunk]]) -> bool:
+        """Whether those chunks that are likeliest to be over the limit are not."""
+        chunks = [chunk for chunks in cut for chunk in chunks]
+        longest = nlargest(_SAMPLE, chunks, key=lambda chunk: len(chunk.content))
+        most_lines = nlargest(_SAMPLE, chunks, key=lambda chunk: chunk.content.count("\n"))
+        counts = self.counter.count([chunk.embedded_text for chunk in (*longest, *most_lines)])
+        return max(counts, default=0) <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Lines `start` up to `end` (exclusive, counted from 0 in the passage), or `text`, a part of line `start`."""
+
+    start: int
+    end: int
+    text: str | None = None
+
+
+class _Weigher:
+    """Tokens of lines, each distinct one counted once."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+        self._weights: dict[str, int] = {}
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._weights]
+        if new:
+            # The line end may be a token of its own.
+            counts = self._counter.count([f"{text}\n" for text in new])
+            for text, count in zip(new, counts, strict=True):
+                self._weights[text] = max(count, -(-len(text) // CHARACTERS_PER_TOKEN))
+
+    def __call__(self, text: str) -> int:
+        if text not in self._weights:
+            self.prepare([text])
+        return self._weights[text]
+
+
+class _Headers:
+    """Context headers: the path, then the section path or the qualified name."""
+
+    def __init__(self, weigher: _Weigher, limit: int) -> None:
+        self._most = limit // _HEADER_SHARE
+        self._weigher = weigher
+
+    def of(self, path: str, document: Document) -> tuple[str, int]:
+        """The header and its weight."""
+        lines = [line for line in _header_texts(path, document) if line]
+        while any(lines) and self._weight(lines) > self._most:
+            longest = max(range(len(lines)), key=lambda index: len(lines[index]))
+            lines[longest] = _shortened(lines[longest])
+        lines = [line for line in lines if line]
+        return "\n".join(lines), self._weight(lines)
+
+    def _weight(self, lines: Sequence[str]) -> int:
+        return sum(self._weigher(line) for line in lines)
+
+
+def _header_texts(path: str, document: Document) -> tuple[str, str]:
+    return path, " > ".join(document.section)
+
+
+def _shortened(text: str) -> str:
+    """About three quarters of it: the end says more than the beginning, in a path as in a section path.
+
+    >>> _shortened("docs/guides/setting-up/windows.md")
+    '…es/setting-up/windows.md'
+    """
+    kept = text.removeprefix("…")
+    kept = kept[len(kept) // 4 + 1 :]
+    return f"…{kept}" if kept else ""
+
+
+class _Cutter:
+    """Cuts one passage."""
+
+    def __init__(
+        self,
+        passage: Passage,
+        lines: list[str],
+        header: tuple[str, int],
+        weigher: _Weigher,
+        *,
+        limit: int,
+        overlap: int,
+    ) -> None:
+        self._passage = passage
+        self._lines = lines
+        self._header, header_weight = header
+        self._weigher = weigher
+        self._symbol_tokens = limit // _SYMBOL_SHARE if passage.symbols else 0
+        self._budget = max(1, limit - header_weight - self._symbol_tokens)
+        self._overlap = overlap
+        self._weights = [weigher(line) for line in lines]
+        self._sums = [0, *accumulate(self._weights)]
+        self._first = passage.document.span.start if passage.verbatim else 1
+        self._uncut = bytearray(len(lines))  # 1 where a line belongs to a fence or a table: nothing to begin with
+        self._prices = self._priced()
+        self._symbol_starts = [symbol.span.start for symbol in passage.symbols]
+        self._symbol_parents = _parents(passage.symbols)
+        self._tables = self._table_headers()
+
+    def chunk(self, path: str, ordinal: int, piece: _Piece) -> Chunk:
+        document = self._passage.document
+        span = document.span
+        if self._passage.verbatim:
+            span = Span(start=self._first + piece.start, end=self._first + piece.end - 1)
+        title, header, metadata = document.title, self._header, document.metadata
+        if symbols := self._symbols_in(span):
+            title, named = self._named(symbols)
+            header = f"{header}\n{named}" if named else header
+            names = [symbol.qualified_name for symbol in symbols][:_MOST_SYMBOLS]
+            metadata = {**metadata, "symbols": names} | ({"qualified_name": names[0]} if len(names) == 1 else {})
+        if table := self._tables.get(piece.start):
+            header = f"{header}\n{table}"
+            metadata = {**metadata, "table_header": table}
+        return Chunk(
+            path=path,
+            layer=document.layer,
+            ordinal=ordinal,
+            title=title,
+            context=header,
+            content=piece.text if piece.text is not None else "\n".join(self._lines[piece.start : piece.end]),
+            span=span,
+            metadata=metadata,
+        )
+
+    def pieces(self) -> Iterator[_Piece]:
+        """The pieces in order; together they hold every line that is not blank."""
+        start, done, end = 0, 0, len(self._lines)
+        while start < end:
+            if self._weights[start] > self._room(start):
+                yield from (_Piece(start, start + 1, text) for text in self._parts(start))
+                start = done = start + 1
+                continue
+            done = self._cut_after(start, done)
+            if stripped := self._stripped(start, done):
+                yield stripped
+            start = self._resumed(start, done)
+
+    def _room(self, start: int) -> int:
+        """What a chunk that begins here may hold: a table's later rows bring their header along."""
+        if table := self._tables.get(start):
+            return max(1, self._budget - self._weigher(table))
+        return self._budget
+
+    def _cut_after(self, start: int, done: int) -> int:
+        """The best place to end a chunk that begins at `start`; lines before `done` are in the chunk before it."""
+        room = self._room(start)
+        furthest = bisect_right(self._sums, self._sums[start] + room) - 1
+        if furthest >= len(self._lines):
+            return len(self._lines)
+        best, best_price = furthest, float("inf")
+        for cut in range(furthest, max(start, done), -1):
+            price = self._prices[cut] + 1 - (self._sums[cut] - self._sums[start]) / room
+            if price < best_price:
+                best, best_price = cut, price
+        return best
+
+    def _stripped(self, start: int, end: int) -> _Piece | None:
+        while start < end and not self._lines[start].strip():
+            start += 1
+        while end > start and not self._lines[end - 1].strip():
+            end -= 1
+        return _Piece(start, end) if start < end else None
+
+    def _resumed(self, start: int, cut: int) -> int:
+        """Where the next chunk begins: some lines before the cut, if it still gets beyond the cut."""
+        if not self._overlap or cut >= len(self._lines):
+            return cut
+        goes_on = cut
+        while goes_on < len(self._lines) - 1 and not self._lines[goes_on].strip():
+            goes_on += 1
+        resumed = cut
+        for line in range(cut - 1, start, -1):
+            needed = self._sums[goes_on + 1] - self._sums[line]
+            if self._sums[cut] - self._sums[line] > self._overlap or needed > self._budget or self._uncut[line]:
+                break
+            if self._lines[line].strip():
+                resumed = line
+        return resumed
+
+    def _priced(self) -> list[float]:
+        prices = [self._passage.prices.get(self._first + index, DEFAULT_PRICE) for index in range(len(self._lines) + 1)]
+        for whole in self._passage.wholes:
+            start, end = whole.span.start - self._first, whole.span.end - self._first + 1
+            self._uncut[start:end] = b"\1" * (end - start)
+            if self._sums[end] - self._sums[start] <= self._budget:
+                for index in range(start + 1, end):
+                    prices[index] += whole.price
+        return prices
+
+    def _table_headers(self) -> dict[int, str]:
+        """The header's line by the row that a chunk may begin with; a very wide header is shortened."""
+        headers: dict[int, str] = {}
+        for table in self._passage.tables:
+            header = table.header
+            while self._weigher(header) > self._budget // 2:
+                header = header[: len(header) * 3 // 4]
+            rows = range(table.rows.start - self._first, table.rows.end - self._first + 1)
+            headers |= dict.fromkeys(rows, header)
+        return headers
+
+    def _symbols_in(self, span: Span) -> list[Symbol]:
+        """The outermost definitions that begin in these lines, after the innermost one that the lines go on with."""
+        symbols, starts = self._passage.symbols, self._symbol_starts
+        first = bisect_left(starts, span.start)
+        within: list[Symbol] = []
+        for symbol in symbols[first : bisect_right(starts, span.end)]:
+            if not within or symbol.span.start > within[-1].span.end:
+                within.append(symbol)
+        index = first - 1
+        while index >= 0 and symbols[index].span.end < span.start:
+            index = self._symbol_parents[index]
+        around = symbols[index] if index >= 0 else None
+        if around and (not within or self._has_code(span.start, within[0].span.start)):
+            return [around, *within]
+        return within
+
+    def _has_code(self, start: int, end: int) -> bool:
+        lines = self._lines[start - self._first : end - self._first]
+        return any(line.strip() and not line.lstrip().startswith("#") for line in lines)
+
+    def _named(self, symbols: Sequence[Symbol]) -> tuple[str, str]:
+        """The title and the header's line: as many names as there is room for."""
+        names: list[str] = []
+        room = self._symbol_tokens
+        for symbol in symbols:
+            room -= self._weigher(symbol.qualified_name) + 1
+            if room < 0:
+                break
+            names.append(symbol.qualified_name)
+        return ", ".join(names[:3]) or symbols[0].qualified_name, ", ".join(names)
+
+    # --- inside a line -------------------------------------------------------------------------------------------
+
+    def _parts(self, index: int) -> Iterator[str]:
+        """A line over the limit in parts that fit, none of them blank."""
+        room = self._room(index)
+        words = _WORDS.findall(self._lines[index])
+        self._weigher.prepare(words)
+        units = [unit for word in words for unit in self._characters(word, room)]
+        sums = [0, *accumulate(self._weigher(unit) for unit in units)]
+        start = 0
+        while start < len(units):
+            furthest = max(bisect_right(sums, sums[start] + room) - 1, start + 1)
+            cut = furthest
+            if furthest < len(units):
+                for position in range(furthest, start, -1):
+                    if sums[position] - sums[start] < room / 2:
+                        break
+                    if _SENTENCE_END.search(units[position - 1]):
+                        cut = position
+                        break
+            if part := "".join(units[start:cut]).strip():
+                yield part
+            start = cut
+
+    def _characters(self, word: str, room: int) -> Iterator[str]:
+        if self._weigher(word) <= room or len(word) == 1:
+            yield word
+            return
+        size = max(1, len(word) * room // (2 * self._weigher(word)))
+        pieces = [word[at : at + size] for at in range(0, len(word), size)]
+        self._weigher.prepare(pieces)
+        for piece in pieces:
+            yield from self._characters(piece, room)
+
+
+def _parents(symbols: Sequence[Symbol]) -> list[int]:
+    """For each definition the index of the one around it, or -1."""
+    parents: list[int] = []
+    around: list[int] = []
+    for index, symbol in enumerate(symbols):
+        while around and symbols[around[-1]].span.end < symbol.span.start:
+            around.pop()
+        parents.append(around[-1] if around else -1)
+        around.append(index)
+    return parents

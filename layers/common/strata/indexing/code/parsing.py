@@ -1,0 +1,77 @@
+"""Which parser reads which language, and what happens when it refuses a file.
+
+A file that its parser refuses still gets its source chunks, cut like plain text, and a note with the reason; it has
+no symbols. A parser for another language is one more entry of `CODE_PARSERS`.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping
+
+from strata.indexing.code.splitting import source_passage
+from strata.indexing.code.symbols import definitions, module_symbol, symbol_passages
+from strata.indexing.passages import ParsedSource, Parser, Passage
+from strata.indexing.reading import source_lines, text_of
+from strata.indexing.window_prices import window_prices
+from strata.model.corpus import Document, Layer, Span
+
+MAX_PARSED_CHARACTERS = 500_000
+"""A larger module is generated: a dense megabyte takes some seconds."""
+MAX_PARSED_LINE = 200_000
+"""Python's parser needs time that grows with the square of a line's length,"""
+MAX_BRACES_TIMES_CHARACTERS = 4_000_000_000
+"""and, up to 3.11, of an f-string's: two seconds here."""
+
+
+def parse_python(path: str, text: str) -> ParsedSource:
+    lines = source_lines(text)
+    span = _filled(lines)
+    if span is None:
+        return ParsedSource(passages=())
+    if (
+        len(text) > MAX_PARSED_CHARACTERS
+        or max(map(len, lines)) > MAX_PARSED_LINE
+        or text.count("{") * len(text) > MAX_BRACES_TIMES_CHARACTERS
+    ):
+        return _unparsed(path, lines, span, "It is too large to be parsed")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a doubtful escape in their file is not our warning
+            module = ast.parse(text)
+    except SyntaxError as error:
+        return _unparsed(path, lines, span, f"Python can't parse it (line {error.lineno or 1}: {error.msg})")
+    except (RecursionError, MemoryError, ValueError) as error:
+        return _unparsed(path, lines, span, f"Python can't parse it ({type(error).__name__}: nested too deeply?)")
+    symbols = definitions(module)
+    try:
+        catalogue = symbol_passages(path, module, symbols, lines)
+    except RecursionError:
+        return _unparsed(path, lines, span, "A signature in it is nested too deeply")
+    source = source_passage(path, module, symbols, lines, span)
+    return ParsedSource(passages=(source, *catalogue))
+
+
+def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSource:
+    passage = Passage(
+        document=Document(
+            layer=Layer.C0_SOURCE_CHUNKS,
+            title=module_symbol(path),
+            content=text_of(lines, span),
+            span=span,
+            metadata={"artifact_type": "python"},
+        ),
+        verbatim=True,
+        prices=window_prices(lines),
+    )
+    return ParsedSource(passages=(passage,), notes=(f"{reason}: source chunks only, no symbols.",))
+
+
+def _filled(lines: list[str]) -> Span | None:
+    filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    return Span(start=filled[0], end=filled[-1]) if filled else None
+
+
+CODE_PARSERS: Mapping[str, Parser] = {".py": parse_python, ".pyi": parse_python, ".pyw": parse_python}
+"""By the file name's extension, lower case."""

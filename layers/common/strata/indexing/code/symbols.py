@@ -1,0 +1,148 @@
+"""C1: one document a module, class, function and method.
+
+A definition counts where the module or a class holds it, also under an `if`, `try`, `with` or loop there. Functions
+inside functions are part of their function's source.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from strata.indexing.passages import Passage, Symbol
+from strata.indexing.reading import clean_text
+from strata.model.corpus import Document, Layer, Span
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+SymbolKind = Literal["class", "function", "method"]
+_MAX_SIGNATURE_CHARACTERS = 1_500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinedSymbol:
+    """A definition with its place in the module."""
+
+    node: Definition
+    kind: SymbolKind
+    symbol: Symbol
+
+
+def definitions(module: ast.Module) -> list[DefinedSymbol]:
+    """In source order, outer before inner; a name defined twice is there twice."""
+    found: list[DefinedSymbol] = []
+    waiting: list[tuple[ast.stmt, str, bool]] = [(node, "", False) for node in reversed(module.body)]
+    while waiting:
+        node, above, in_class = waiting.pop()
+        if isinstance(node, Definition):
+            name = f"{above}.{node.name}" if above else node.name
+            kind: SymbolKind = "class" if isinstance(node, ast.ClassDef) else "method" if in_class else "function"
+            found.append(
+                DefinedSymbol(node=node, kind=kind, symbol=Symbol(qualified_name=name, span=definition_span(node)))
+            )
+            if isinstance(node, ast.ClassDef):
+                waiting.extend((child, name, True) for child in reversed(node.body))
+        else:
+            waiting.extend((child, above, in_class) for child in reversed(list(_nested(node))))
+    return found
+
+
+def definition_span(node: Definition) -> Span:
+    """From the first decorator to the last line of the body."""
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return Span(start=first, end=node.end_lineno or node.lineno)
+
+
+def module_symbol(path: str) -> str:
+    """The module's dotted name as its path says it.
+
+    >>> module_symbol("django/db/models/__init__.py"), module_symbol("setup.py")
+    ('django.db.models', 'setup')
+    """
+    parts = path.rpartition(".")[0].split("/")
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(parts)
+
+
+def symbol_passages(
+    path: str, module: ast.Module, symbols: Sequence[DefinedSymbol], lines: Sequence[str]
+) -> list[Passage]:
+    """The catalogue's documents: the module first. Raises `RecursionError` for an endless expression."""
+    filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    name = module_symbol(path)
+    docstring = _docstring(module)
+    end = module.body[0].end_lineno if module.body and docstring else None
+    contents = [f"module {name}"]
+    if docstring:
+        contents.append(docstring)
+    if top := [item.symbol.qualified_name for item in symbols if "." not in item.symbol.qualified_name]:
+        contents.append(f"Defines: {', '.join(dict.fromkeys(top))}")
+    passages = [
+        _passage("\n".join(contents), name, name, "module", Span(start=filled[0], end=max(end or 1, filled[0])))
+    ]
+    for item in symbols:
+        qualified_name = item.symbol.qualified_name
+        content = "\n".join(_rendered(item))
+        passages.append(_passage(content, qualified_name, f"{name}.{qualified_name}", item.kind, item.symbol.span))
+    return passages
+
+
+def _passage(content: str, title: str, qualified_name: str, kind: str, span: Span) -> Passage:
+    content = clean_text(content)
+    metadata = {"artifact_type": "python", "symbol_kind": kind, "qualified_name": qualified_name}
+    prices = dict.fromkeys(range(1, content.count("\n") + 2), 0.3)
+    return Passage(
+        document=Document(layer=Layer.C1_SYMBOL_CATALOG, title=title, content=content, span=span, metadata=metadata),
+        verbatim=False,
+        prices=prices,
+    )
+
+
+def _rendered(item: DefinedSymbol) -> Iterator[str]:
+    yield f"{item.kind} {item.symbol.qualified_name}"
+    for decorator in item.node.decorator_list:
+        yield f"@{_shown(decorator)}"
+    yield _signature(item.node)
+    if docstring := _docstring(item.node):
+        yield docstring
+    if isinstance(item.node, ast.ClassDef) and (
+        members := [child.name for child in item.node.body if isinstance(child, Definition)]
+    ):
+        yield f"Members: {', '.join(dict.fromkeys(members))}"
+
+
+def _signature(node: Definition) -> str:
+    if isinstance(node, ast.ClassDef):
+        bases = [_shown(base) for base in node.bases]
+        bases += [f"{keyword.arg}={_shown(keyword.value)}" if keyword.arg else "**…" for keyword in node.keywords]
+        signature = f"class {node.name}({', '.join(bases)})" if bases else f"class {node.name}"
+    else:
+        word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+        returns = f" -> {_shown(node.returns)}" if node.returns else ""
+        signature = f"{word} {node.name}({_shown(node.args)}){returns}"
+    return _short(signature)
+
+
+def _shown(node: ast.AST) -> str:
+    return _short(ast.unparse(node))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_SIGNATURE_CHARACTERS else f"{text[:_MAX_SIGNATURE_CHARACTERS]}…"
+
+
+def _docstring(node: ast.Module | Definition) -> str | None:
+    """The cleaned docstring; blank ones count as none. (`ast.get_docstring` takes a str of any kind of quotes.)"""
+    text = ast.get_docstring(node, clean=True)
+    return text.replace("\r\n", "\n").replace("\r", "\n") if text and text.strip() else None
+
+
+def _nested(node: ast.stmt) -> Iterator[ast.stmt]:
+    for body in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, body, ()):
+            if isinstance(child, ast.stmt):
+                yield child
+            else:
+                yield from child.body

@@ -1,0 +1,82 @@
+"""The one transaction of a job, under its fence and seq, and the report that the job ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strata.indexing.plan import Plan
+from strata.indexing.prepare import Prepared
+from strata.indexing.wanted import Wanted
+from strata.model.corpus import BlobKey, SkippedFile
+from strata.model.jobs import Counters, Job, JobReport, Lease
+from strata.ports import CommitRequest, SessionStore
+
+MAX_REPORTED_FILES = 200
+"""A report names so many skipped and failed files; its counters count all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Everything that a job found out before its commit."""
+
+    wanted: Wanted
+    plan: Plan
+    keys: Mapping[str, BlobKey]
+    cached_files: int
+    prepared: Prepared
+
+    @property
+    def failed(self) -> dict[str, str]:
+        return {**self.wanted.failed, **self.prepared.failed}
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Paths that leave the index because the upload does not want them; one that failed counts as failed."""
+        return tuple(path for path in self.plan.delete if path not in self.wanted.failed)
+
+    def counters(self, *, indexed_files: int) -> Counters:
+        return Counters(
+            indexed_files=indexed_files,
+            failed_files=len(self.wanted.failed) + len(self.prepared.failed),
+            cache_hit_files=self.cached_files + len(self.plan.keep) + len(self.plan.rights),
+            cache_miss_files=self.prepared.files,
+            skipped_files=len(self.wanted.skipped),
+            deleted_files=len(self.removed),
+        )
+
+
+def commit(sessions: SessionStore, job: Job, lease: Lease, outcome: Outcome) -> JobReport:
+    """Write what was prepared. A failed file's older version is removed: it is not the file any more.
+
+    Raises `StaleFence`; nothing is written then.
+    """
+    if job.seq is None:
+        raise ValueError(f"job {job.job_id} was never accepted")
+    failed = outcome.failed
+    upserts = tuple(entry for entry in outcome.plan.upserts if entry.path not in failed)
+    replaced = tuple(entry.path for entry in outcome.plan.update if entry.path in failed)
+    result = sessions.commit(
+        CommitRequest(
+            session_id=job.session_id,
+            job_id=job.job_id,
+            seq=job.seq,
+            fence=lease.fence,
+            upserts=upserts,
+            keys={entry.path: outcome.keys[entry.path] for entry in upserts},
+            rights=outcome.plan.rights,
+            deletes=tuple(sorted({*outcome.plan.delete, *replaced})),
+            counters=outcome.counters(indexed_files=len(upserts)),
+        )
+    )
+    return JobReport(
+        counters=result.counters,
+        chunks=result.chunks,
+        generation=result.generation,
+        skipped=_reported(outcome.wanted.skipped),
+        failed=_reported(failed),
+    )
+
+
+def _reported(reasons: Mapping[str, str]) -> tuple[SkippedFile, ...]:
+    return tuple(SkippedFile(path=path, reason=reason) for path, reason in sorted(reasons.items()))[:MAX_REPORTED_FILES]

@@ -1,0 +1,1 @@
+"""Documents: Markdown and other text → catalogue (D1) and sections (D3)."""

@@ -1,0 +1,182 @@
+"""Files → chunks → embedded chunks → the cache; safely twice, and nothing that readers see changes.
+
+Work goes in batches of files, so memory is bounded whatever the upload's size. A file that can't be read, or that the
+embedder refuses, fails alone; an embedder that refuses everything fails the job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from strata.errors import EmbedderRejected, FileUnreadable
+from strata.indexing.chunking import Chunker
+from strata.indexing.code.parsing import CODE_PARSERS
+from strata.indexing.docs.markdown import parse_markdown
+from strata.indexing.docs.windows import parse_text
+from strata.indexing.passages import ParsedSource, Parser
+from strata.indexing.reading import read_text
+from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, PreparedBlob, SourceFile, Vectors
+from strata.ports import BlobCache, Embedder
+from strata.retrieval.analyser import analyse
+
+_log = logging.getLogger(__name__)
+
+BATCH_FILES = 64
+BATCH_BYTES = 2 * 1024 * 1024
+EMBED_CHUNKS = 256
+"""Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
+_LENGTH_TOLERANCE = 1e-3
+_MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedFile:
+    """A file's chunks, without vectors, and what is worth saying about it."""
+
+    chunks: tuple[Chunk, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parser_for(path: str) -> Parser:
+    """The parser by the file name's extension; text of any other kind is cut into windows."""
+    name = path.rpartition("/")[2].lower()
+    if name.endswith(_MARKDOWN_SUFFIXES):
+        return parse_markdown
+    return CODE_PARSERS.get(f".{name.rpartition('.')[2]}", parse_text)
+
+
+def parse_file(source: SourceFile, chunker: Chunker) -> ParsedFile:
+    """One file's chunks. Raises `FileUnreadable`."""
+    parsed = _parsed(source)
+    return ParsedFile(chunks=chunker.cut([(source.path, parsed.passages)])[0], notes=parsed.notes)
+
+
+def _parsed(source: SourceFile) -> ParsedSource:
+    return parser_for(source.path)(source.path, read_text(source.path, source.content))
+
+
+def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
+    """The chunks with their vectors and term counts, in order. Raises `EmbedderRejected` and `EmbedderUnavailable`."""
+    texts = [chunk.embedded_text for chunk in chunks]
+    vectors = _checked(embedder.embed_documents(texts), len(texts), embedder.dimension) if texts else ()
+    return [
+        EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(text)))
+        for chunk, text, vector in zip(chunks, texts, vectors, strict=True)
+    ]
+
+
+def _checked(vectors: Vectors, count: int, dimension: int) -> Vectors:
+    vectors = np.asarray(vectors, dtype=np.float32)
+    if vectors.shape != (count, dimension):
+        raise EmbedderRejected(
+            f"The embedder answered {count} texts with an array of shape {vectors.shape}, not ({count}, {dimension})."
+        )
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not np.all(np.abs(lengths - 1.0) <= _LENGTH_TOLERANCE):  # also false for NaN and infinity
+        raise EmbedderRejected("The embedder answered with a vector that is not finite or not of length 1.")
+    return vectors
+
+
+@dataclass(slots=True, kw_only=True)
+class Prepared:
+    """What came of a preparation so far: files now in the cache, and files that failed with their reason."""
+
+    files: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Readable:
+    """A file between parsing and embedding."""
+
+    key: BlobKey
+    source: SourceFile
+    parsed: ParsedFile
+
+    def prepared(self, chunks: Sequence[EmbeddedChunk]) -> PreparedBlob:
+        return PreparedBlob(key=self.key, source=self.source.content, chunks=tuple(chunks), notes=self.parsed.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparer:
+    """Puts files into the cache of prepared files."""
+
+    cache: BlobCache
+    embedder: Embedder
+    chunker: Chunker
+
+    def prepare(
+        self, sources: Iterable[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
+    ) -> None:
+        """Prepare each source; `done` is kept up to date, and `advanced` called at least every few seconds.
+
+        Raises `EmbedderRejected` when the embedder has refused every file so far, and what `advanced` raises.
+        """
+        for batch in _batches(sources):
+            readable = self._parse(batch, done, advanced)
+            blobs = self._embed(readable, done, advanced)
+            self.cache.keep(blobs)
+            done.files += len(blobs)
+            advanced()
+
+    def _parse(
+        self, batch: Sequence[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
+    ) -> list[_Readable]:
+        files: list[tuple[BlobKey, SourceFile, ParsedSource]] = []
+        for key, source in batch:
+            try:
+                files.append((key, source, _parsed(source)))
+            except FileUnreadable as error:
+                done.failed[source.path] = error.message
+            advanced()
+        cut = self.chunker.cut([(source.path, parsed.passages) for _, source, parsed in files])
+        return [
+            _Readable(key=key, source=source, parsed=ParsedFile(chunks=chunks, notes=parsed.notes))
+            for (key, source, parsed), chunks in zip(files, cut, strict=True)
+        ]
+
+    def _embed(self, files: Sequence[_Readable], done: Prepared, advanced: Callable[[], None]) -> list[PreparedBlob]:
+        try:
+            embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], advanced))
+            return [file.prepared(list(islice(embedded, len(file.parsed.chunks)))) for file in files]
+        except EmbedderRejected as error:
+            blobs = list(self._embed_one_by_one(files, done, advanced))
+            if not blobs and not done.files:
+                raise
+            _log.warning("The embedder refused a batch: %s", error.message)
+            return blobs
+
+    def _embed_one_by_one(
+        self, files: Sequence[_Readable], done: Prepared, advanced: Callable[[], None]
+    ) -> Iterator[PreparedBlob]:
+        for file in files:
+            try:
+                yield file.prepared(self._embedded(file.parsed.chunks, advanced))
+            except EmbedderRejected as error:
+                done.failed[file.source.path] = error.message
+
+    def _embedded(self, chunks: Sequence[Chunk], advanced: Callable[[], None]) -> list[EmbeddedChunk]:
+        embedded: list[EmbeddedChunk] = []
+        for start in range(0, len(chunks), EMBED_CHUNKS):
+            embedded += embed(chunks[start : start + EMBED_CHUNKS], self.embedder)
+            advanced()
+        return embedded
+
+
+def _batches(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[tuple[BlobKey, SourceFile]]]:
+    batch: list[tuple[BlobKey, SourceFile]] = []
+    size = 0
+    for key, source in sources:
+        batch.append((key, source))
+        size += len(source.content)
+        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
