@@ -1,0 +1,1 @@
+"""Measures speed through the real use cases, adapters and database."""

@@ -1,0 +1,38 @@
+"""The benchmark runs through the real use cases and says what it saw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strata_bench.__main__ import main
+
+FILES = {
+    f"package/module_{number}.py": f'"""Module {number}."""\n\ndef answer_{number}(value):\n    return {number}\n'
+    for number in range(12)
+}
+
+
+def test_a_small_corpus_is_indexed_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"path": path, "text": text}) + "\n" for path, text in FILES.items())
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"id": number, "text": f"what does answer_{number} return?"}) + "\n" for number in range(5))
+    )
+    assert main(["--corpus", str(tmp_path), "--embedder", "hashed", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    index, query = found["index"], found["query"]
+    assert (index["files"], index["failed_files"], index["repeat_cache_hit_files"]) == (12, 0, 12)
+    assert index["chunks"] == query["rows"] > 24
+    assert index["one_file_change_s"] > 0
+    assert query["questions"] == 5
+    for way in ("retrieve", "search", "embed", "plain_sql"):
+        assert 0 < query[way]["p50_ms"] <= query[way]["p95_ms"]
+
+
+def test_a_corpus_that_is_not_there_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--corpus", str(tmp_path / "nowhere"), "--embedder", "hashed"]) == 2
+    assert "can't be read" in capsys.readouterr().err

@@ -1,0 +1,50 @@
+"""What the benchmark indexes is read whole, or its fault is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from strata.errors import ConfigurationError
+from strata_bench.corpus import own_corpus, read_corpus
+
+
+def write(folder: Path, corpus: str, queries: str) -> Path:
+    (folder / "corpus.jsonl").write_text(corpus, encoding="utf-8")
+    (folder / "queries.jsonl").write_text(queries, encoding="utf-8")
+    return folder
+
+
+def test_files_and_questions_are_read(tmp_path: Path) -> None:
+    found = read_corpus(write(tmp_path, '{"path": "a.py", "text": "x = 1"}\n', '{"id": "1", "text": "what is x?"}\n'))
+    assert (found.files, found.questions) == ({"a.py": "x = 1"}, ("what is x?",))
+
+
+def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) -> None:
+    found = read_corpus(write(tmp_path, '{"path": "a.py", "text": "one\u2028two"}\n', ""))
+    assert found.files == {"a.py": "one\u2028two"}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        pytest.param('{"path": "a.py"}\n', r"corpus\.jsonl:1 lacks a text", id="no text"),
+        pytest.param("[]\n", r"corpus\.jsonl:1 lacks", id="no object"),
+        pytest.param("{\n", "is not JSON Lines", id="a broken line"),
+    ],
+)
+def test_a_fault_is_named(tmp_path: Path, corpus: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        read_corpus(write(tmp_path, corpus, ""))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"corpus\.jsonl can't be read"):
+        read_corpus(tmp_path)
+
+
+def test_this_project_is_a_corpus() -> None:
+    found = own_corpus()
+    assert "layers/common/strata/errors.py" in found.files
+    assert len(found.questions) > 100
