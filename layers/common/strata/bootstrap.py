@@ -74,9 +74,13 @@ def embedding_model() -> EmbeddingModel:
         from strata.providers.hashed.embedder import HashedEmbedder
 
         return EmbeddingModel(model_id=HashedEmbedder.model_id, dimension=HashedEmbedder.dimension)
-    from strata.providers.onnx.description import describe
+    from strata.providers.onnx.description import MODEL_FILE, describe
+    from strata.providers.static.embedder import TABLE_FILE
 
-    description = describe(_model_directory())
+    static = settings().embedder.name == "static"
+    description = describe(
+        _model_directory(), model_file=TABLE_FILE if static else MODEL_FILE, name=_model_directory().name
+    )
     return EmbeddingModel(model_id=description.model_id, dimension=description.dimension)
 
 
@@ -87,6 +91,10 @@ def embedder() -> Embedder:
         from strata.providers.hashed.embedder import HashedEmbedder
 
         return HashedEmbedder()
+    if settings().embedder.name == "static":
+        from strata.providers.static.embedder import StaticEmbedder
+
+        return StaticEmbedder.load(_model_directory())
     from strata.providers.onnx.embedder import OnnxEmbedder
 
     return OnnxEmbedder.load(_model_directory(), threads=settings().embedder.threads)
@@ -94,11 +102,14 @@ def embedder() -> Embedder:
 
 def _model_directory() -> Path:
     chosen = settings().embedder
-    if chosen.name != "onnx":
-        raise ConfigurationError("STRATA_EMBEDDER must be `onnx` or `hashed`.")
+    if chosen.name not in ("onnx", "static"):
+        raise ConfigurationError("STRATA_EMBEDDER must be `onnx`, `static` or `hashed`.")
     if not chosen.model_directory:
         raise ConfigurationError("STRATA_MODEL_DIRECTORY is not set.")
-    return Path(chosen.model_directory) / chosen.model
+    return Path(chosen.model_directory) / (chosen.model or _DEFAULT_MODELS[chosen.name])
+
+
+_DEFAULT_MODELS = {"onnx": "minilm", "static": "wordllama"}
 
 
 # --- stores --------------------------------------------------------------------------------------------------------

@@ -40,6 +40,11 @@ class Embedder(TokenCounter, Protocol):
     @property
     def dimension(self) -> int: ...
 
+    @property
+    def languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of the languages whose meaning the model knows; empty where that is not known."""
+        ...
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Raises `EmbedderUnavailable` (retry) or `EmbedderRejected` (wrong count, dimension, zero or non-finite)."""
         ...

@@ -41,10 +41,13 @@ class IndexingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderSettings:
-    """`name` is `onnx` (a model directory under `model_directory`) or `hashed` (tests only)."""
+    """`name` is `onnx` or `static` (a model directory under `model_directory`), or `hashed` (tests only).
+
+    `model` is the directory's name: minilm for `onnx` and wordllama for `static` unless another is set.
+    """
 
     name: str = "onnx"
-    model: str = "minilm"
+    model: str = ""
     model_directory: str = ""
     threads: int = 0
 
