@@ -57,7 +57,7 @@ class FakeChunkSearch:
             chunk.chunk_id: chunk for chunk in self.allowed(question.session_id, question.identity, question.filter)
         }
         tier = {chunk_id: _tier(chunk.chunk.path, question.filter) for chunk_id, chunk in allowed.items()}
-        depth = max(request.depth, question.limit)
+        depth = max(request.depth, request.rows, question.limit)
         distances = (
             {}
             if request.embedding is None
@@ -71,17 +71,18 @@ class FakeChunkSearch:
         dense = sorted(drawn, key=lambda chunk_id: (distances[chunk_id], chunk_id))
         drawn = sorted(bm25, key=lambda chunk_id: (tier[chunk_id], -bm25[chunk_id], chunk_id))[:depth]
         lexical = sorted(drawn, key=lambda chunk_id: (-bm25[chunk_id], chunk_id))
-        fused = dict(reciprocal_rank_fusion([dense, lexical]))
-        best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))[: question.limit]
+        fused = dict(reciprocal_rank_fusion([dense, lexical], weights=[request.dense_weight, request.lexical_weight]))
+        best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
+        best = best[: max(request.rows, question.limit)]
         return Retrieved(
             candidates=tuple(
                 _candidate(
                     allowed[chunk_id],
                     score=fused[chunk_id],
                     dense_rank=_rank(dense, chunk_id),
-                    distance=distances[chunk_id] if chunk_id in dense else None,
+                    distance=distances.get(chunk_id),
                     lexical_rank=_rank(lexical, chunk_id),
-                    bm25=bm25[chunk_id] if chunk_id in lexical else None,
+                    bm25=bm25.get(chunk_id, 0.0) if request.terms else None,
                     prefer_bonus=-tier[chunk_id][0],
                     test_penalty=tier[chunk_id][1],
                 )
@@ -89,6 +90,8 @@ class FakeChunkSearch:
             ),
             generation=session.generation,
             embedding_model=session.embedding_model,
+            best_distance=min((distances[chunk_id] for chunk_id in dense), default=None) if best else None,
+            greatest_bm25=max((bm25[chunk_id] for chunk_id in lexical), default=None) if best else None,
         )
 
     def files(

@@ -154,20 +154,27 @@ class BlobCache(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty."""
+    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
+
+    Each list gives `depth` rows to the fusion, under its weight. `rows` of the fused ones come back, and never fewer
+    than the question's limit: whoever ranks them anew needs more than are shown.
+    """
 
     question: Question
     embedding: Vector | None
     embedding_model: str | None
     terms: tuple[str, ...]
     depth: int
+    rows: int = 0
+    dense_weight: float = 1.0
+    lexical_weight: float = 1.0
 
 
 class ChunkSearch(Protocol):
     """Reads for one caller (Postgres, as the restricted role, under row-level security)."""
 
     def search(self, request: SearchRequest) -> Retrieved:
-        """Dense and lexical lists of `depth` rows each, fused, best first, at most `question.limit` rows.
+        """Dense and lexical lists of `depth` rows each, fused, best first, at most as many rows as are asked for.
 
         Raises `SessionNotFound` (also without the right to read it) and `EmbeddingModelMismatch`.
         """

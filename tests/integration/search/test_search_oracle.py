@@ -92,10 +92,18 @@ def test_rows_are_those_of_the_twin_for_any_caller_filter_and_question(filled: S
             depth=chance.choice([1, 5, 50]),
             dense=chance.random() < 0.7,
         )
+        request = replace(
+            request,
+            rows=chance.choice([0, 0, 20]),
+            dense_weight=chance.choice([1.0, 0.3]),
+            lexical_weight=chance.choice([1.0, 0.0]),
+        )
         actual = filled.search.search(request)
         expected = filled.twin.search(request)
         assert (actual.generation, actual.embedding_model) == (expected.generation, expected.embedding_model)
         assert_same(actual.candidates, expected.candidates)
+        assert actual.best_distance == about(expected.best_distance)
+        assert actual.greatest_bm25 == about(expected.greatest_bm25)
         assert_only_allowed(filled, request, actual.candidates)
         found += len(actual.candidates)
     assert found > 500
@@ -106,8 +114,13 @@ def assert_same(actual: tuple[Candidate, ...], expected: tuple[Candidate, ...]) 
     blank = {"distance": None, "bm25": None}
     assert [replace(row, **blank) for row in actual] == [replace(row, **blank) for row in expected]
     for one, other in zip(actual, expected, strict=True):
-        assert one.bm25 == (other.bm25 if other.bm25 is None else pytest.approx(other.bm25, rel=1e-5))
-        assert one.distance == (other.distance if other.distance is None else pytest.approx(other.distance, abs=1e-5))
+        assert one.bm25 == about(other.bm25)
+        assert one.distance == about(other.distance)
+
+
+def about(expected: float | None) -> object:
+    """Equal up to float32, where there is a number."""
+    return expected if expected is None else pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 def assert_only_allowed(filled: SearchRows, request: SearchRequest, candidates: tuple[Candidate, ...]) -> None:
@@ -115,7 +128,7 @@ def assert_only_allowed(filled: SearchRows, request: SearchRequest, candidates: 
     allowed = {row.chunk_id for row in filled.twin.allowed(question.session_id, question.identity, question.filter)}
     assert {row.chunk_id for row in candidates} <= allowed
     if request.embedding is not None:
-        assert len(candidates) == min(question.limit, len(allowed))
+        assert len(candidates) == min(max(question.limit, request.rows), len(allowed))
 
 
 def test_bm25_equals_the_reference_scorer_with_ties_by_id(filled: SearchRows) -> None:

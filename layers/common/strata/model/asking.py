@@ -45,7 +45,8 @@ class Candidate:
     """A ranked chunk with every ranking field; `score` is higher for better and compares only within one list.
 
     `dense_rank` and `lexical_rank` start at 1 and are None where that list does not hold the row. `distance` is
-    the cosine distance (0 to 2), `bm25` the BM25 score; None where it was not computed.
+    the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
+    every row, whichever list found it; None means that the search had no vector, or no words.
     """
 
     chunk_id: int
@@ -69,11 +70,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieved:
-    """Candidates, best first, and the state of the session that they come from."""
+    """Candidates, best first, and the state of the session that they come from.
+
+    `best_distance` and `greatest_bm25` are the best scores of the two lists that were fused, also where `candidates`
+    is only a part of them: what a row's own scores are measured against.
+    """
 
     candidates: tuple[Candidate, ...]
     generation: int
     embedding_model: str
+    best_distance: float | None = None
+    greatest_bm25: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,10 @@ class Statement:
 
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "prefer_bonus", "test_penalty",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "prefer_bonus", "test_penalty", "best_distance",
+    "greatest_bm25",
 )  # fmt: skip
-"""Columns of a found chunk."""
+"""Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
 SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
 """Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
 
@@ -123,6 +124,16 @@ lexical AS (
     WHERE false
 )""")
 
+# The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
+_DISTANCE = sql.SQL("""coalesce(fused.distance, (
+    SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+))""")
+_BM25 = sql.SQL("""coalesce(fused.bm25, (
+    SELECT -(counted.weights <#> (SELECT idf FROM query)) FROM rag_chunk_terms AS counted
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+), 0)""")
+
 _FUSED = sql.SQL("""
 WITH {session},{dense},{lexical},
 fused AS (
@@ -133,11 +144,14 @@ fused AS (
            coalesce(dense.test_penalty, lexical.test_penalty) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
-    LIMIT %(limit)s
+    LIMIT %(rows)s
 )
 SELECT {columns}
 FROM session LEFT JOIN (
-    SELECT fused.*, path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
+    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.score, fused.prefer_bonus, fused.test_penalty,
+           {distance} AS distance, {bm25} AS bm25,
+           (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
+           path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
     FROM fused JOIN rag_chunks AS wide USING (chunk_id)
     WHERE {allowed}
 ) AS found ON true
@@ -149,7 +163,8 @@ WITH {session}
 SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
-           NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty
+           NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
+           NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
 ) AS found ON true
@@ -179,8 +194,8 @@ JOIN rag_blob_cache AS cached USING (blob_id)
 """)
 
 
-def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexical_weight: float = 1.0) -> Statement:
-    """The search: at most `limit` rows, best first.
+def search_statement(request: SearchRequest) -> Statement:
+    """The search: at most `rows` rows, best first, and never fewer than the question's limit.
 
     Where preferences are asked for, the lists of `depth` rows are drawn in the same order as the result (first
     everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
@@ -189,12 +204,13 @@ def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexic
     filter = question.filter
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
+    counted_in_index = _in_index("counted")
     dense = _DENSE.format(preferences=preferences, allowed=allowed, preferred_first=preferred_first)
     lexical = _LEXICAL.format(
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
-        counted_in_index=_in_index("counted"),
+        counted_in_index=counted_in_index,
         covered_layer=sql.SQL("counted.layer = ANY (%(layers)s::text[])" if filter.layers else "true"),
         term_space=sql.Literal(TERM_SPACE),
     )
@@ -204,6 +220,8 @@ def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexic
         lexical=lexical if request.terms else _NO_LEXICAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
+        distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
+        bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
         columns=_columns(),
     )
@@ -214,10 +232,10 @@ def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexic
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
         "terms": list(request.terms),
-        "depth": max(request.depth, question.limit),
-        "limit": question.limit,
-        "dense_weight": dense_weight,
-        "lexical_weight": lexical_weight,
+        "depth": max(request.depth, request.rows, question.limit),
+        "rows": max(request.rows, question.limit),
+        "dense_weight": request.dense_weight,
+        "lexical_weight": request.lexical_weight,
     }
     return Statement(text=text, parameters=parameters)
 

@@ -21,7 +21,7 @@ from strata.storage.dynamodb.client import STORE, Table
 MAX_BODY_BYTES = 350_000
 """An item holds 400 KB at most; what is larger is searched again each time."""
 
-_FORMAT = "1"
+_FORMAT = "2"
 _log = logging.getLogger(__name__)
 
 
@@ -75,6 +75,8 @@ def _retrieved(data: Mapping[str, Any]) -> Retrieved:
         candidates=tuple(_candidate(candidate) for candidate in data["candidates"]),
         generation=data["generation"],
         embedding_model=data["embedding_model"],
+        best_distance=data["best_distance"],
+        greatest_bm25=data["greatest_bm25"],
     )
 
 
