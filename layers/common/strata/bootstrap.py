@@ -29,6 +29,7 @@ from strata.ports import (
     Generator,
     JobStore,
     ObjectStore,
+    Reranker,
     SessionLock,
     SessionStore,
 )
@@ -266,7 +267,31 @@ def warm_answering() -> None:
 def retriever() -> Retriever:
     from strata.retrieval.retrieve import Retriever
 
-    return Retriever(search=chunk_search(), embedder=embedder(), depth=settings().answering.retrieval_depth)
+    return Retriever(
+        search=chunk_search(),
+        embedder=embedder(),
+        depth=settings().answering.retrieval_depth,
+        reranker=reranker(),
+    )
+
+
+@cache
+def reranker() -> Reranker | None:
+    """The reranker that the settings name; None for the order of the fusion."""
+    name = settings().answering.reranker
+    if name not in _RERANKERS:
+        raise ConfigurationError(f"STRATA_RERANKER must be one of: {', '.join(sorted(_RERANKERS))}.")
+    return _RERANKERS[name]()
+
+
+def _features() -> Reranker:
+    from strata.retrieval.features import FeatureReranker
+
+    return FeatureReranker(languages=embedder().languages)
+
+
+_RERANKERS: dict[str, Callable[[], Reranker | None]] = {"features": _features, "none": lambda: None}
+"""Rerankers by name, imported on use."""
 
 
 @cache
@@ -289,7 +314,7 @@ def cache_gate() -> CacheGate:
     return CacheGate(
         cache=DynamoQueryCache(table=Table(client=client, name=settings().storage.cache_table), clock=clock()),
         search=chunk_search(),
-        retrieval_version=f"{__version__}/{PIPELINE_VERSION}/{answering.retrieval_depth}",
+        retrieval_version=f"{__version__}/{PIPELINE_VERSION}/{answering.retrieval_depth}/{answering.reranker}",
         ttl_s=answering.cache_ttl_s,
     )
 

@@ -65,7 +65,9 @@ class Generator(Protocol):
 
 
 class Reranker(Protocol):
-    def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved: ...
+    def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved:
+        """The same candidates, best first, under scores of its own; what the caller prefers stays in front."""
+        ...
 
 
 # --- storage: Postgres ---------------------------------------------------------------------------------------------

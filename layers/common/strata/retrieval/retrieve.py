@@ -10,9 +10,10 @@ from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
 from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retrieved
 from strata.model.corpus import Layer
-from strata.ports import ChunkSearch, Embedder, SearchRequest
+from strata.ports import ChunkSearch, Embedder, Reranker, SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.filters import checked_paths
+from strata.retrieval.weighing import fusion_weights, shape_of
 
 MAX_FILE_CHUNKS = 500
 """Rows that one call for exact files returns at most."""
@@ -21,16 +22,22 @@ MAX_FILE_CHUNKS = 500
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
+RERANKED_ROWS = 50
+"""Rows of the fused list that are ranked anew: twice as many win 0.004 of nDCG@10 at the most."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retriever:
     """Finds the chunks of a session that answer a question.
 
-    `depth` is how many rows each list (dense, lexical) gives to the fusion.
+    `depth` is how many rows each list (dense, lexical) gives to the fusion; with a reranker, `RERANKED_ROWS` of the
+    fused ones are ranked anew before the best are returned.
     """
 
     search: ChunkSearch
     embedder: Embedder
     depth: int
+    reranker: Reranker | None = None
 
     def retrieve(self, question: Question) -> Retrieved:
         """The best `question.limit` chunks that the caller may read, best first, by meaning and by words.
@@ -42,15 +49,23 @@ class Retriever:
         terms = query_terms(question.text)
         if not terms:
             raise InvalidQuery("The question holds no word and no number; ask in words.")
-        return self.search.search(
+        weights = fusion_weights(shape_of(question.text, self.embedder.languages))
+        found = self.search.search(
             SearchRequest(
                 question=question,
                 embedding=self.embedder.embed_query(question.text),
                 embedding_model=self.embedder.model_id,
                 terms=terms,
-                depth=self.depth,
+                depth=self.depth if self.reranker is None else max(self.depth, RERANKED_ROWS),
+                rows=0 if self.reranker is None else RERANKED_ROWS,
+                dense_weight=weights.dense,
+                lexical_weight=weights.lexical,
             )
         )
+        if self.reranker is None:
+            return found
+        reranked = self.reranker.rerank(question, found)
+        return replace(reranked, candidates=reranked.candidates[: question.limit])
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.

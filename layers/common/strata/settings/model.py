@@ -54,7 +54,10 @@ class EmbedderSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringSettings:
+    """`reranker` is `features` (a linear model over the ranking fields) or `none` (the order of the fusion)."""
+
     generator: str = "extractive"
+    reranker: str = "features"
     max_context_tokens: int = 3_000
     retrieval_depth: int = 50
     cache_ttl_s: int = 3_600
