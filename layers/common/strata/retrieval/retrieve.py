@@ -12,7 +12,7 @@ from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retri
 from strata.model.corpus import Layer
 from strata.ports import ChunkSearch, Embedder, SearchRequest
 from strata.retrieval.analyser import query_terms
-from strata.retrieval.filters import checked_paths
+from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
 
 MAX_FILE_CHUNKS = 500
 """Rows that one call for exact files returns at most."""
@@ -83,7 +83,10 @@ class Retriever:
 def _checked(question: Question) -> Question:
     if question.limit < 1:
         raise InvalidRequest("The limit must be at least 1.")
-    return replace(question, text=checked_text(question.text))
+    filter = question.filter
+    if not filter.layers:
+        filter = replace(filter, layers=DEFAULT_LAYERS)
+    return replace(question, text=checked_text(question.text), filter=filter)
 
 
 def checked_text(text: str) -> str:
