@@ -18,9 +18,10 @@ from strata.errors import EmbedderRejected, FileUnreadable
 from strata.indexing.chunking import Chunker
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
+from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
-from strata.indexing.reading import read_text
+from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
 from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, PreparedBlob, SourceFile, Vectors
 from strata.ports import BlobCache, Embedder
 from strata.retrieval.analyser import analyse
@@ -33,6 +34,7 @@ EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
 _LENGTH_TOLERANCE = 1e-3
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+_RESTRUCTURED_SUFFIXES = (".rst", ".rest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,10 @@ class ParsedFile:
 def parser_for(path: str) -> Parser:
     """The parser by the file name's extension; text of any other kind is cut into windows."""
     name = path.rpartition("/")[2].lower()
-    if name.endswith(_MARKDOWN_SUFFIXES):
+    if name.endswith((*_MARKDOWN_SUFFIXES, NOTEBOOK_SUFFIX)):
         return parse_markdown
+    if name.endswith(_RESTRUCTURED_SUFFIXES):
+        return parse_restructured
     return CODE_PARSERS.get(f".{name.rpartition('.')[2]}", parse_text)
 
 

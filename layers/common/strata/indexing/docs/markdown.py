@@ -1,4 +1,4 @@
-"""Markdown → D1 catalogue and D3 sections, with the blocks that CommonMark sees (and tables).
+"""Markdown, also that of notebooks → D1 to D4, with the blocks that CommonMark sees (and tables).
 
 A section runs from its heading to the next heading that stands outside every list and quote. What looks like one
 inside a fence, an HTML comment or a list is text. A section that holds nothing but its heading, above a deeper one,
@@ -24,7 +24,7 @@ from strata.indexing.docs.policies import policy_passages
 from strata.indexing.docs.statements import Statement
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Passage, Table, Whole
-from strata.indexing.reading import source_lines, text_of
+from strata.indexing.reading import NOTEBOOK_SUFFIX, source_lines, text_of
 from strata.model.corpus import Document, Layer, Span
 
 T = TypeVar("T")
@@ -64,12 +64,12 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
     body = [""] * frontmatter.line_count + lines[frontmatter.line_count :]
     tokens = _blocks().parse("\n".join(body))
     headings = tuple(_headings(tokens))
-    metadata = _metadata(frontmatter)
+    metadata = _metadata(path, frontmatter)
     title, is_given = _title_of(path, frontmatter, headings)
     passages = [
         catalog(
             title=title,
-            artifact_type="markdown",
+            artifact_type=_artifact_type(path),
             frontmatter=frontmatter,
             summary=_summary(tokens),
             outline=tuple((heading.level, heading.title, heading.line) for heading in headings if heading.title),
@@ -154,8 +154,12 @@ def _title_of(path: str, frontmatter: Frontmatter, headings: Sequence[Heading]) 
     return (first.title if first else path.rpartition("/")[2]), False
 
 
-def _metadata(frontmatter: Frontmatter) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"artifact_type": "markdown"}
+def _artifact_type(path: str) -> str:
+    return "notebook" if path.lower().endswith(NOTEBOOK_SUFFIX) else "markdown"
+
+
+def _metadata(path: str, frontmatter: Frontmatter) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"artifact_type": _artifact_type(path)}
     for name in ("doc_id", "doc_type", "domain", "owner", "status", "system_component"):
         if name in frontmatter.fields:
             metadata[name] = frontmatter.fields[name]

@@ -26,7 +26,7 @@ _PROHIBITION = re.compile(
     re.IGNORECASE,
 )
 _OBLIGATION = re.compile(
-    r"\b(?:must|shall|required|mandatory|obligatory|obliged|has\s+to|have\s+to|always|"
+    r"\b(?:must|shall|required|mandatory|obligatory|obliged|(?<!not\s)(?<!n't\s)(?<!n’t\s)(?:has|have)\s+to|always|"
     r"долж(?:ен|на|но|ны)|обязан[аоы]?|обязательн(?:о|а|ы|ый|ая|ое|ые)|необходимо|требуется|всегда)\b",
     re.IGNORECASE,
 )
