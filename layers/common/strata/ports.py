@@ -12,6 +12,7 @@ from strata.model.access import Identity, Principal, Session
 from strata.model.asking import Context, Question, Retrieved
 from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, Job, JobEvent, Lease
+from strata.model.links import Drifted, Links
 
 
 class Clock(Protocol):
@@ -180,6 +181,26 @@ class ChunkSearch(Protocol):
 
     def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
         """The whole decoded text of the file behind each chunk that the caller may read; others are absent."""
+        ...
+
+
+class LinkReader(Protocol):
+    """Links between files, for one caller: nothing tells of a file that the caller may not read (Postgres)."""
+
+    def links(
+        self, session_id: str, identity: Identity, *, path: str | None = None, symbol: str | None = None, limit: int
+    ) -> Links:
+        """Those of a file, or of a symbol by its qualified name or the end of it; `limit` each way.
+
+        Raises `SessionNotFound`.
+        """
+        ...
+
+    def drift(self, session_id: str, identity: Identity, *, limit: int) -> list[Drifted]:
+        """Names of files and symbols in documents that nothing readable defines, by path and line.
+
+        Raises `SessionNotFound`.
+        """
         ...
 
 

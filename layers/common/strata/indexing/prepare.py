@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -22,7 +22,16 @@ from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
 from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
-from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, PreparedBlob, SourceFile, Vectors
+from strata.model.corpus import (
+    BlobKey,
+    Chunk,
+    EmbeddedChunk,
+    Link,
+    LinkKind,
+    PreparedBlob,
+    SourceFile,
+    Vectors,
+)
 from strata.ports import BlobCache, Embedder
 from strata.retrieval.analyser import analyse
 
@@ -39,9 +48,10 @@ _RESTRUCTURED_SUFFIXES = (".rst", ".rest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFile:
-    """A file's chunks, without vectors, and what is worth saying about it."""
+    """A file's chunks, without vectors, its links, and what is worth saying about it."""
 
     chunks: tuple[Chunk, ...]
+    links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -58,11 +68,17 @@ def parser_for(path: str) -> Parser:
 def parse_file(source: SourceFile, chunker: Chunker) -> ParsedFile:
     """One file's chunks. Raises `FileUnreadable`."""
     parsed = _parsed(source)
-    return ParsedFile(chunks=chunker.cut([(source.path, parsed.passages)])[0], notes=parsed.notes)
+    return _file(parsed, chunker.cut([(source.path, parsed.passages)])[0])
+
+
+def _file(parsed: ParsedSource, chunks: tuple[Chunk, ...]) -> ParsedFile:
+    return ParsedFile(chunks=chunks, links=parsed.links, notes=parsed.notes)
 
 
 def _parsed(source: SourceFile) -> ParsedSource:
-    return parser_for(source.path)(source.path, read_text(source.path, source.content))
+    parsed = parser_for(source.path)(source.path, read_text(source.path, source.content))
+    itself = Link(kind=LinkKind.DEFINES, symbol="", target=source.path, line=1, is_path=True)
+    return replace(parsed, links=(itself, *parsed.links))
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
@@ -104,7 +120,13 @@ class _Readable:
     parsed: ParsedFile
 
     def prepared(self, chunks: Sequence[EmbeddedChunk]) -> PreparedBlob:
-        return PreparedBlob(key=self.key, source=self.source.content, chunks=tuple(chunks), notes=self.parsed.notes)
+        return PreparedBlob(
+            key=self.key,
+            source=self.source.content,
+            chunks=tuple(chunks),
+            links=self.parsed.links,
+            notes=self.parsed.notes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +163,7 @@ class Preparer:
             advanced()
         cut = self.chunker.cut([(source.path, parsed.passages) for _, source, parsed in files])
         return [
-            _Readable(key=key, source=source, parsed=ParsedFile(chunks=chunks, notes=parsed.notes))
+            _Readable(key=key, source=source, parsed=_file(parsed, chunks))
             for (key, source, parsed), chunks in zip(files, cut, strict=True)
         ]
 

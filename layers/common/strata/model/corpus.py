@@ -140,7 +140,8 @@ class Link:
     """From a symbol of a file (its whole, if `symbol` is empty) to a name; `line` is where it stands.
 
     `target` is a path or a dotted name, as the file says it: what it leads to in a session is found when asked. An
-    import's symbol is the name that it binds.
+    import's symbol is the name that it binds, that of a definition the module that holds it (empty for the module
+    itself, and for the file).
     """
 
     kind: LinkKind
@@ -148,6 +149,7 @@ class Link:
     target: str
     line: int
     is_path: bool = False
+    """A path with a slash in front is counted from the project's root; any other one may be the end of a longer one."""
 
     @property
     def key(self) -> str:
@@ -225,9 +227,10 @@ class BlobKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedBlob:
-    """A file's chunks, embedded, with its bytes; `notes` are reasons worth showing (say, a syntax error)."""
+    """A file's chunks, embedded, with its bytes and links; `notes` are reasons worth showing (say, a syntax error)."""
 
     key: BlobKey
     source: bytes
     chunks: tuple[EmbeddedChunk, ...]
+    links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()

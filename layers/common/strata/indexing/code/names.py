@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strata.indexing.code.symbols import Definition, module_symbol
+from strata.indexing.code.symbols import DefinedSymbol, Definition, module_symbol
+from strata.model.corpus import Link, LinkKind
 
 _MOST_PARTS = 12
 
@@ -81,6 +82,22 @@ def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[Import
         else:
             target = f"{source}.{alias.name}" if source else alias.name
             yield Import(bound=alias.asname or alias.name, target=target, line=node.lineno, is_whole=False)
+
+
+def definition_links(module: ast.Module, symbols: Sequence[DefinedSymbol], names: ModuleNames) -> Iterator[Link]:
+    """The module, its classes, functions and methods, its variables, and the names that it imports from elsewhere."""
+    yield Link(kind=LinkKind.DEFINES, symbol="", target=names.module, line=1)
+    defined = {item.symbol.qualified_name: item.symbol.span.start for item in reversed(symbols)}
+    defined = dict(reversed(defined.items()))
+    for node in top_level(module):
+        if not isinstance(node, Definition):
+            for name in _defined(node):
+                defined.setdefault(name, node.lineno)
+    for item in names.imports:
+        if item.bound and not item.is_whole:
+            defined.setdefault(item.bound, item.line)
+    for name, line in defined.items():
+        yield Link(kind=LinkKind.DEFINES, symbol=names.module, target=f"{names.module}.{name}", line=line)
 
 
 def dotted(node: ast.AST) -> str | None:

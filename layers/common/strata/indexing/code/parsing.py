@@ -10,9 +10,9 @@ import ast
 import warnings
 from collections.abc import Mapping
 
-from strata.indexing.code.dependencies import dependency_passages, uses
+from strata.indexing.code.dependencies import dependency_links, dependency_passages, uses
 from strata.indexing.code.entrypoints import entrypoint_passages
-from strata.indexing.code.names import module_names
+from strata.indexing.code.names import definition_links, module_names
 from strata.indexing.code.roles import role_passages
 from strata.indexing.code.splitting import source_passage
 from strata.indexing.code.symbols import definitions, module_symbol, symbol_passages
@@ -61,7 +61,8 @@ def parse_python(path: str, text: str) -> ParsedSource:
     except RecursionError:
         return _unparsed(path, lines, span, "A signature in it is nested too deeply")
     source = source_passage(path, module, symbols, lines, span)
-    return ParsedSource(passages=(source, *catalogue))
+    links = (*definition_links(module, symbols, names), *dependency_links(used, names))
+    return ParsedSource(passages=(source, *catalogue), links=links)
 
 
 def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSource:

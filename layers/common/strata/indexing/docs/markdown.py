@@ -20,6 +20,7 @@ from markdown_it.token import Token
 from strata.indexing.docs.catalog import catalog
 from strata.indexing.docs.facts import fact_passages
 from strata.indexing.docs.frontmatter import Frontmatter, read_frontmatter
+from strata.indexing.docs.mentions import mention_links, related_links
 from strata.indexing.docs.policies import policy_passages
 from strata.indexing.docs.statements import Statement
 from strata.indexing.docs.windows import parse_text
@@ -94,7 +95,25 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
     notes = (f"Its frontmatter is unreadable ({frontmatter.fault}).",) if frontmatter.fault else ()
     if not any(line.strip() for line in lines):
         return ParsedSource(passages=())
-    return ParsedSource(passages=tuple(passages), notes=notes)
+    links = (
+        *related_links(path, _related(frontmatter), line=1),
+        *mention_links(path, _marked_up(tokens, said)),
+    )
+    return ParsedSource(passages=tuple(passages), links=links, notes=notes)
+
+
+def _marked_up(tokens: Sequence[Token], said: Sequence[Statement]) -> list[tuple[str, int]]:
+    """Inline markup with the line that it begins in: headings and all that is said, not what stands in fences."""
+    texts = [(statement.text, statement.span.start) for statement in said]
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open" and token.map:
+            texts.append((tokens[index + 1].content, token.map[0] + 1))
+    return sorted(texts, key=lambda text: text[1])
+
+
+def _related(frontmatter: Frontmatter) -> Iterator[str]:
+    for name in ("related_docs", "related_code"):
+        yield from frontmatter.fields.get(name, ())
 
 
 @cache

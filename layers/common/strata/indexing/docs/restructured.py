@@ -1,7 +1,8 @@
 """reStructuredText → D1 to D4, by its sections, lists, fields, definitions and literal blocks.
 
 A reader of what stands at the left margin, not a docutils: directives are not run, nothing is included, and no input
-is an error. A heading is a line with a line of one punctuation mark below it (and perhaps the same above); its level is the place at which its style first appears in the file.
+is an error. A heading is a line with a line of one punctuation mark below it (and perhaps the same above); its level
+is the place at which its style first appears in the file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from strata.indexing.docs.catalog import catalog
 from strata.indexing.docs.facts import fact_passages
 from strata.indexing.docs.frontmatter import Frontmatter
+from strata.indexing.docs.mentions import mention_links
 from strata.indexing.docs.policies import policy_passages
 from strata.indexing.docs.statements import Statement
 from strata.indexing.docs.windows import parse_text
@@ -96,7 +98,13 @@ def parse_restructured(path: str, text: str) -> ParsedSource:
         *fact_passages(said, metadata, plain),
         *policy_passages(said, metadata, plain),
     ]
-    return ParsedSource(passages=tuple(passages))
+    texts = ((_backticked(block.text), block.span.start) for block in blocks if block.text)
+    return ParsedSource(passages=tuple(passages), links=tuple(mention_links(path, texts)))
+
+
+def _backticked(text: str) -> str:
+    """Literals and roles as Markdown would mark them: one backtick, without the role and its `~`."""
+    return _ROLE.sub(lambda found: f"`{_link_text(found[1])}`", _LITERAL.sub(r"`\1`", text))
 
 
 def plain(markup: str) -> str:
@@ -113,7 +121,7 @@ def plain(markup: str) -> str:
 
 
 def _link_text(text: str) -> str:
-    return text.partition("<")[0].strip() or text.strip("<>~!")
+    return (text.partition("<")[0].strip() or text.strip("<>")).lstrip("~!")
 
 
 def _headings(lines: Sequence[str]) -> Iterator[_Heading]:
