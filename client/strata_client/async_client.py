@@ -118,6 +118,10 @@ class AsyncStrataClient:
     async def session(self, session_id: str) -> wire.SessionView:
         return cast("wire.SessionView", await self._call("GET", session_path(session_id)))
 
+    async def drift(self, session_id: str) -> wire.DriftView:
+        """Files and symbols that the session's documents name and nothing in it defines."""
+        return cast("wire.DriftView", await self._call("GET", session_path(session_id, "/drift")))
+
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     async def jobs(self, session_id: str) -> list[wire.JobView]:

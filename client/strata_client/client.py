@@ -125,6 +125,10 @@ class StrataClient:
     def session(self, session_id: str) -> wire.SessionView:
         return cast("wire.SessionView", self._call("GET", session_path(session_id)))
 
+    def drift(self, session_id: str) -> wire.DriftView:
+        """Files and symbols that the session's documents name and nothing in it defines."""
+        return cast("wire.DriftView", self._call("GET", session_path(session_id, "/drift")))
+
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def jobs(self, session_id: str) -> list[wire.JobView]:

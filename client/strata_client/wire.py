@@ -47,6 +47,22 @@ class SessionView(TypedDict):
     dimension: int
 
 
+class DriftedView(TypedDict):
+    """`known` is the longest part of a symbol's name that exists."""
+
+    path: str
+    line: int
+    kind: Literal["file", "symbol"]
+    name: str
+    known: str | None
+
+
+class DriftView(TypedDict):
+    session_id: str
+    drift: list[DriftedView]
+    truncated: bool
+
+
 class JobView(TypedDict):
     """`skipped` and `failed` are capped lists; the counters are whole."""
 

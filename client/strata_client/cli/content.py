@@ -1,4 +1,4 @@
-"""The commands that speak to an API: index, ask, search, jobs, sessions."""
+"""The commands that speak to an API: index, ask, search, jobs, sessions, drift."""
 
 from __future__ import annotations
 
@@ -195,6 +195,30 @@ def sessions(as_json: AsJson = False, api: Api = None, token: Token = None) -> N
     )
     if not found:
         screen.note("No sessions yet; make one with `strata index PATH --session NAME`.")
+
+
+def drift(session: Session, as_json: AsJson = False, api: Api = None, token: Token = None) -> None:
+    """List what the documents name and the project no longer has: files and symbols, with the place of the name.
+
+    Example: strata drift --session shop
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        found = client.drift(session)
+    if as_json:
+        screen.result(found)
+        return
+    screen.table(
+        ("place", "kind", "name", "exists up to"),
+        [
+            (f"{item['path']}:{item['line']}", item["kind"], item["name"], item["known"] or "")
+            for item in found["drift"]
+        ],
+    )
+    if not found["drift"]:
+        screen.note("Every name leads somewhere.")
+    if found["truncated"]:
+        screen.note("There is more; these are the first.")
 
 
 def _options(layers: str | None, path: list[str] | None, limit: int | None = None) -> SearchOptions:

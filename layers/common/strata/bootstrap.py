@@ -28,6 +28,7 @@ from strata.ports import (
     Embedder,
     Generator,
     JobStore,
+    LinkReader,
     ObjectStore,
     SessionLock,
     SessionStore,
@@ -38,6 +39,7 @@ from strata.settings.model import Settings
 if TYPE_CHECKING:
     from strata.answering.answer import Answerer
     from strata.answering.cache_gate import CacheGate
+    from strata.indexing.drift import DriftReporter
     from strata.retrieval.retrieve import Retriever
     from strata.storage.dynamodb.client import Table
     from strata.storage.postgres.connection import Database
@@ -119,6 +121,13 @@ def blob_cache() -> BlobCache:
 
 
 @cache
+def link_reader() -> LinkReader:
+    from strata.storage.postgres.links import PostgresLinks
+
+    return PostgresLinks(_database())
+
+
+@cache
 def job_store() -> JobStore:
     from strata.storage.dynamodb.jobs import DynamoJobStore
 
@@ -185,6 +194,13 @@ def lifecycle() -> Lifecycle:
 @cache
 def job_reader() -> JobReader:
     return JobReader(sessions=session_store(), jobs=job_store())
+
+
+@cache
+def drift_reporter() -> DriftReporter:
+    from strata.indexing.drift import DriftReporter
+
+    return DriftReporter(links=link_reader())
 
 
 @cache

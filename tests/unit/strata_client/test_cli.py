@@ -98,6 +98,7 @@ def nowhere() -> str:
         pytest.param(["jobs"], lambda value: len(value) == 1, id="jobs of all sessions"),
         pytest.param(["jobs", "-s", "shop"], lambda value: value[0]["chunks"] == 7, id="jobs of one session"),
         pytest.param(["jobs", "job-1"], lambda value: value["status"] == "done", id="one job"),
+        pytest.param(["drift", "-s", "shop"], lambda value: value["drift"][0]["name"] == "shop.Gone", id="drift"),
         pytest.param(["search", "retry", "-s", "shop"], lambda value: len(value["rows"]) == 1, id="search"),
         pytest.param(
             ["ask", "why?", "-s", "shop"],
@@ -278,6 +279,15 @@ def test_the_local_cloud_is_found_by_its_note(
     assert len(api.requests) == 1, "a note that a killed cloud left behind counts for nothing"
 
 
+def test_drift_is_a_table_and_none_is_said(run: Run, api: FakeApi) -> None:
+    outcome = run("drift", "-s", "shop", "--api", api.url)
+    assert outcome.status == 0
+    assert all(text in outcome.out for text in ("docs/a.md:3", "symbol", "shop.Gone"))
+    nothing = {"session_id": "shop", "drift": [], "truncated": False}
+    api.on("GET", "/api/rag/sessions/shop/drift", json_reply(nothing))
+    assert "Every name leads somewhere." in run("drift", "-s", "shop", "--api", api.url).err
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 COMMANDS = [
@@ -286,6 +296,7 @@ COMMANDS = [
     ["jobs"],
     ["jobs", "job-1"],
     ["jobs", "-s", "shop"],
+    ["drift", "-s", "shop"],
     ["search", "x", "-s", "shop"],
     ["ask", "x", "-s", "shop"],
 ]

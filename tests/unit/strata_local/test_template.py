@@ -34,6 +34,7 @@ ROUTES = {
     ("GET", "/api/rag/sessions/{session_id}"): "JobStatus",
     ("POST", "/api/rag/sessions/{session_id}/changes"): "IndexChangesApi",
     ("GET", "/api/rag/sessions/{session_id}/jobs"): "JobStatus",
+    ("GET", "/api/rag/sessions/{session_id}/drift"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}/events"): "JobStatus",
     ("POST", "/api/rag/sessions/{session_id}/query"): "Query",

@@ -41,6 +41,10 @@ BATCH_FILES = 64
 BATCH_BYTES = 2 * 1024 * 1024
 EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
+MOST_LINKS = 20_000
+"""Of one file: more are a generated one's."""
+MAX_NAME_CHARACTERS = 500
+"""Of a link: names are parts of an index, whose entry ends at 2,704 bytes."""
 _LENGTH_TOLERANCE = 1e-3
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 _RESTRUCTURED_SUFFIXES = (".rst", ".rest")
@@ -78,7 +82,8 @@ def _file(parsed: ParsedSource, chunks: tuple[Chunk, ...]) -> ParsedFile:
 def _parsed(source: SourceFile) -> ParsedSource:
     parsed = parser_for(source.path)(source.path, read_text(source.path, source.content))
     itself = Link(kind=LinkKind.DEFINES, symbol="", target=source.path, line=1, is_path=True)
-    return replace(parsed, links=(itself, *parsed.links))
+    fitting = (link for link in parsed.links if max(len(link.target), len(link.symbol)) <= MAX_NAME_CHARACTERS)
+    return replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)))
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
