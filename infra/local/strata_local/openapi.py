@@ -1,4 +1,4 @@
-"""The API's OpenAPI document, merged from those of its functions: `python -m strata_local.openapi > docs/openapi.json`."""
+"""The API's OpenAPI document, from those of its functions: `python -m strata_local.openapi > docs/openapi.json`."""
 
 from __future__ import annotations
 
