@@ -12,6 +12,7 @@ from strata.model.access import Identity
 from strata.model.asking import Candidate, Filter
 from strata.model.corpus import Layer
 from strata.ports import SearchRequest
+from strata.retrieval import statements
 from strata.retrieval.fusion import reciprocal_rank_fusion
 from tests.support.factories import identity
 from tests.support.search_rows import SearchRows, TextFile
@@ -60,6 +61,12 @@ def random_filter(chance: random.Random) -> Filter:
         prefer_like_patterns=some("%f1%", "t____/%"),
         prefer_non_tests=chance.random() < 0.3,
     )
+
+
+@pytest.fixture(autouse=True, params=[2_000, 40, 1], ids="first draw of {} rows".format)
+def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first draw looks up every term of the question, some, or one."""
+    monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", request.param)
 
 
 @pytest.fixture

@@ -30,6 +30,11 @@ from strata.retrieval.fusion import RANK_CONSTANT
 TERM_SPACE = 1_000_000_000
 """The dimension of `rag_chunk_terms.weights`: the greatest that pgvector's sparsevec has; a term's id is its place."""
 
+FIRST_DRAW_ROWS = 2_000
+"""About how many rows the rarest terms of a question may bring before there is a threshold."""
+_BELOW_FLOAT_ERROR = 0.9999
+"""Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
@@ -81,37 +86,65 @@ dense AS (
     WHERE false
 )""")
 
-# N and the document frequencies are summed over the layers that the search covers; `keys` find the rows that hold any
-# term of the query, `idf` scores them. MATERIALIZED: computed once, not for each chunk.
+# MaxScore in two draws. N and the document frequencies are summed over the layers that the search covers; a term's bound
+# is the most that it can add to a score. `idf` scores a row by all terms, whichever found it. The first draw looks up
+# the rarest terms only, few rows whatever the question's length. When it fills the list, its last score is a threshold:
+# terms whose bounds together stay below it can't lift a row into the list, so the second draw leaves them out, and
+# mostly nothing is left to draw. The result is that of looking up every term. Where preferences come before the score,
+# the threshold holds only if the whole list is of the best kind.
+# MATERIALIZED: computed once, not for each chunk.
 _LEXICAL = sql.SQL("""
 covered AS MATERIALIZED (
     SELECT counted.layer, counted.chunk_count FROM rag_index_layers AS counted
     WHERE {counted_in_index} AND {covered_layer}
 ),
-frequencies AS (
-    SELECT held.term_id, sum(held.document_frequency) AS df
-    FROM covered CROSS JOIN LATERAL (
-        SELECT counted.term_id, counted.document_frequency FROM rag_index_terms AS counted
-        WHERE {counted_in_index} AND counted.layer = covered.layer
-          AND counted.document_frequency > 0
-          AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
-    ) AS held
-    GROUP BY held.term_id
+asked AS MATERIALIZED (
+    SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
+           sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
+           row_number() OVER (ORDER BY df, term_id) AS place
+    FROM (
+        SELECT held.term_id, (current_setting('strata.index_id')::bigint << 32) | held.term_id AS key,
+               sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
+               ln(1 + ((SELECT sum(chunk_count) FROM covered)::float8 - sum(held.document_frequency) + 0.5)
+                      / (sum(held.document_frequency) + 0.5)) AS idf
+        FROM covered CROSS JOIN LATERAL (
+            SELECT counted.term_id, counted.document_frequency, counted.greatest_weight FROM rag_index_terms AS counted
+            WHERE {counted_in_index} AND counted.layer = covered.layer
+              AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
+        ) AS held
+        GROUP BY held.term_id
+    ) AS counted
 ),
 query AS MATERIALIZED (
-    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys,
-           ('{{' || string_agg(term_id || ':' || ln(1 + (n - df + 0.5) / (df + 0.5)), ',')
-                 || '}}/{term_space}')::sparsevec AS idf
-    FROM (
-        SELECT term_id, df::float8 AS df, (SELECT sum(chunk_count)::float8 FROM covered) AS n FROM frequencies
-    ) AS counted
+    SELECT ('{{' || string_agg(term_id || ':' || idf, ',') || '}}/{term_space}')::sparsevec AS idf,
+           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= {first_draw_rows}) AS keys
+    FROM asked
+),
+first_draw AS MATERIALIZED (
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+    ORDER BY {preferred_first} bm25 DESC, chunk_id
+    LIMIT %(depth)s
+),
+remaining AS MATERIALIZED (
+    SELECT array_agg(key) AS keys
+    FROM (SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked) AS ordered
+    WHERE bounds >= {below_float_error} * (
+        SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END FROM first_draw
+    ) AND key <> ALL ((SELECT keys FROM query)::bigint[])
+),
+second_draw AS MATERIALIZED (
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys && (SELECT keys FROM remaining) AND {allowed}
+    ORDER BY {preferred_first} bm25 DESC, chunk_id
+    LIMIT %(depth)s
 ),
 lexical AS (
     SELECT matching.*, row_number() OVER (ORDER BY bm25 DESC, chunk_id) AS rank
     FROM (
-        SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
-        FROM rag_chunk_terms AS chunk
-        WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+        SELECT * FROM first_draw UNION SELECT * FROM second_draw
         ORDER BY {preferred_first} bm25 DESC, chunk_id
         LIMIT %(depth)s
     ) AS matching
@@ -212,6 +245,9 @@ def search_statement(request: SearchRequest) -> Statement:
         preferred_first=preferred_first,
         counted_in_index=counted_in_index,
         covered_layer=sql.SQL("counted.layer = ANY (%(layers)s::text[])" if filter.layers else "true"),
+        all_preferred=_all_preferred(filter),
+        first_draw_rows=sql.Literal(FIRST_DRAW_ROWS),
+        below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
         term_space=sql.Literal(TERM_SPACE),
     )
     text = _FUSED.format(
@@ -317,6 +353,14 @@ def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
         penalty=sql.SQL("(chunk.path ~ %(test_path)s)::int") if filter.prefer_non_tests else sql.SQL("0"),
     )
     return columns, sql.SQL("prefer_bonus DESC, test_penalty," if has_preferences(filter) else "")
+
+
+def _all_preferred(filter: Filter) -> sql.Composable:
+    """Whether all rows of a list are of the kind that comes first."""
+    preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
+    if not has_preferences(filter):
+        return sql.SQL("true")
+    return sql.SQL("min(prefer_bonus) = {best} AND max(test_penalty) = 0").format(best=sql.Literal(int(preferred)))
 
 
 def _session_parameters(session_id: str, identity: Identity) -> dict[str, object]:
