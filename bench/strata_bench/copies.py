@@ -61,7 +61,9 @@ class GrownSession:
         """The `number`th file: the same number gives the same copy."""
         by_file = [list(group) for _, group in groupby(self.base, key=lambda chunk: chunk.chunk.path)]
         turn, place = divmod(number, len(by_file))
-        chunks = [perturbed(chunk, self.base, seed=number * 1_000 + i, turn=turn) for i, chunk in enumerate(by_file[place])]
+        chunks = [
+            perturbed(chunk, self.base, seed=number * 1_000 + i, turn=turn) for i, chunk in enumerate(by_file[place])
+        ]
         path = chunks[0].chunk.path
         source = "\n".join(chunk.chunk.content for chunk in chunks).encode()
         key = BlobKey(
