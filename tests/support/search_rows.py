@@ -17,7 +17,7 @@ from strata.retrieval.analyser import analyse, query_terms
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
-from strata.storage.postgres.sessions import PostgresSessionStore
+from strata.storage.postgres.sessions import GRAPH_ROWS, PostgresSessionStore
 from tests.support import factories
 from tests.support.chunk_search import FakeChunkSearch, IndexedChunk
 from tests.support.factories import DIMENSION, EMBEDDING_MODEL, PIPELINE_VERSION, REPO_ID
@@ -66,12 +66,13 @@ class SearchRows:
 
     database: TestDatabase
     twin: FakeChunkSearch = field(default_factory=FakeChunkSearch)
+    graph_rows: int = GRAPH_ROWS
 
     def __post_init__(self) -> None:
         self._index = Database(self.database.index_url)
         self.query = Database(self.database.query_url)
         self.search = PostgresSearch(self.query)
-        self.sessions = PostgresSessionStore(self._index)
+        self.sessions = PostgresSessionStore(self._index, graph_rows=self.graph_rows)
         self._cache = PostgresBlobCache(self._index)
 
     def close(self) -> None:

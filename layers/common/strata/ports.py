@@ -152,7 +152,8 @@ class SearchRequest:
     """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
 
     Each list gives `depth` rows to the fusion, under its weight. `rows` of the fused ones come back, and never fewer
-    than the question's limit: whoever ranks them anew needs more than are shown.
+    than the question's limit: whoever ranks them anew needs more than are shown. Unless `approximate` is false, the
+    dense list of a large index may come from a graph of neighbours instead of a look at every row.
     """
 
     question: Question
@@ -163,6 +164,7 @@ class SearchRequest:
     rows: int = 0
     dense_weight: float = 1.0
     lexical_weight: float = 1.0
+    approximate: bool = True
 
 
 class ChunkSearch(Protocol):

@@ -32,6 +32,10 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
+GRAPH_LEAST_ROWS = 10_000
+"""With fewer rows to find, looking at each is as fast as the graph, and exact."""
+GRAPH_LEAST_SHARE = 0.01
+"""Where fewer of an index' rows may be found, a scan of the graph meets too many others."""
 _BELOW_FLOAT_ERROR = 0.9999
 """Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
@@ -57,7 +61,7 @@ _SESSION = sql.SQL("""
 session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
-        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension,
+        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
                coalesce(s.active_index_id, 0) <> current_setting('strata.index_id')::bigint AS index_moved
@@ -67,15 +71,40 @@ session AS MATERIALIZED (
     ) AS found
 )""")
 
+# By the graph where the index has one and the search may find many rows, else every allowed row is looked at. The graph
+# names rows; their distances are computed here, exactly, and the filter is applied once more. A scan of the graph gives
+# up when too few of the rows that it meets are allowed: a short list is drawn again from all of them.
 _DENSE = sql.SQL("""
+nearest_plan AS MATERIALIZED (
+    SELECT coalesce({by_graph} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+                    AND allowed_share * nearest_rows >= {least_rows}, false) AS by_graph
+    FROM session CROSS JOIN LATERAL (
+        SELECT CASE WHEN {by_graph} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+            session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
+        ) END AS allowed_share
+    ) AS sampled
+),
+by_graph AS MATERIALIZED (
+    SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+    FROM strata_nearest(
+        (SELECT index_id FROM session), (SELECT dimension FROM session), %(embedding)s::halfvec,
+        %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[], 2 * %(depth)s::int
+    ) AS named JOIN rag_chunk_vectors AS chunk ON chunk.chunk_id = named.chunk_id
+    WHERE (SELECT by_graph FROM nearest_plan) AND {allowed}
+    ORDER BY distance, chunk_id
+    LIMIT %(depth)s
+),
 dense AS (
     SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
     FROM (
-        SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
-        FROM rag_chunk_vectors AS chunk
-        WHERE {allowed}
-        ORDER BY {preferred_first} distance, chunk_id
-        LIMIT %(depth)s
+        SELECT * FROM by_graph WHERE (SELECT count(*) = %(depth)s FROM by_graph)
+        UNION ALL (
+            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+            FROM rag_chunk_vectors AS chunk
+            WHERE (SELECT count(*) < %(depth)s FROM by_graph) AND {allowed}
+            ORDER BY {preferred_first} distance, chunk_id
+            LIMIT %(depth)s
+        )
     ) AS nearest
 )""")
 
@@ -86,7 +115,7 @@ dense AS (
     WHERE false
 )""")
 
-# MaxScore in two draws. N and the document frequencies are summed over the layers that the search covers; a term's bound
+# MaxScore in two draws. N and the document frequencies are summed over the layers that are covered; a term's bound
 # is the most that it can add to a score. `idf` scores a row by all terms, whichever found it. The first draw looks up
 # the rarest terms only, few rows whatever the question's length. When it fills the list, its last score is a threshold:
 # terms whose bounds together stay below it can't lift a row into the list, so the second draw leaves them out, and
@@ -129,7 +158,9 @@ first_draw AS MATERIALIZED (
 ),
 remaining AS MATERIALIZED (
     SELECT array_agg(key) AS keys
-    FROM (SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked) AS ordered
+    FROM (
+        SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
+    ) AS ordered
     WHERE bounds >= {below_float_error} * (
         SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END FROM first_draw
     ) AND key <> ALL ((SELECT keys FROM query)::bigint[])
@@ -238,7 +269,14 @@ def search_statement(request: SearchRequest) -> Statement:
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
     counted_in_index = _in_index("counted")
-    dense = _DENSE.format(preferences=preferences, allowed=allowed, preferred_first=preferred_first)
+    dense = _DENSE.format(
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+        by_graph=sql.Literal(request.approximate and not has_preferences(filter)),
+        least_share=sql.Literal(GRAPH_LEAST_SHARE),
+        least_rows=sql.Literal(GRAPH_LEAST_ROWS),
+    )
     lexical = _LEXICAL.format(
         preferences=preferences,
         allowed=allowed,
