@@ -21,7 +21,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from strata.model.access import Identity
-from strata.model.asking import Filter
+from strata.model.asking import Filter, Names
 from strata.model.corpus import Layer, Vector
 from strata.ports import SearchRequest
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
@@ -32,10 +32,12 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
-GRAPH_LEAST_ROWS = 10_000
-"""With fewer rows to find, looking at each is as fast as the graph, and exact."""
-GRAPH_LEAST_SHARE = 0.01
-"""Where fewer of an index' rows may be found, a scan of the graph meets too many others."""
+EXACT_ROWS_LOOKED_AT = 200
+"""Rows with a name of the question whose texts are read to see what the name is there."""
+NEAREST_LEAST_ROWS = 10_000
+"""With fewer rows to find, looking at each is as fast as going by the cells, and exact."""
+NEAREST_LEAST_SHARE = 0.01
+"""Where fewer of an index' rows may be found, a search of the cells meets too many others."""
 _BELOW_FLOAT_ERROR = 0.9999
 """Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
@@ -48,8 +50,8 @@ class Statement:
 
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "prefer_bonus", "test_penalty", "best_distance",
-    "greatest_bm25",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "prefer_bonus", "test_penalty",
+    "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
 SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
@@ -71,37 +73,38 @@ session AS MATERIALIZED (
     ) AS found
 )""")
 
-# By the graph where the index has one and the search may find many rows, else every allowed row is looked at. The graph
-# names rows; their distances are computed here, exactly, and the filter is applied once more. A scan of the graph gives
-# up when too few of the rows that it meets are allowed: a short list is drawn again from all of them.
+# By the cells (IVFFlat's lists) where the index has them and the search may find many rows, else every allowed row is
+# looked at. The cells name rows; their distances are computed here, exactly, and the filter is applied once more. The
+# search of the cells gives up when too few of the rows that it meets are allowed: a short list is drawn from all rows.
 _DENSE = sql.SQL("""
 nearest_plan AS MATERIALIZED (
-    SELECT coalesce({by_graph} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
-                    AND allowed_share * nearest_rows >= {least_rows}, false) AS by_graph
+    SELECT coalesce({by_cells} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+                    AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
     FROM session CROSS JOIN LATERAL (
-        SELECT CASE WHEN {by_graph} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+        SELECT CASE WHEN {by_cells} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
             session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
         ) END AS allowed_share
     ) AS sampled
 ),
-by_graph AS MATERIALIZED (
+by_cells AS MATERIALIZED (
     SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
     FROM strata_nearest(
-        (SELECT index_id FROM session), (SELECT dimension FROM session), %(embedding)s::halfvec,
+        (SELECT index_id FROM session), (SELECT dimension FROM session), (SELECT nearest_rows FROM session),
+        (SELECT allowed_share FROM nearest_plan), %(embedding)s::halfvec,
         %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[], 2 * %(depth)s::int
     ) AS named JOIN rag_chunk_vectors AS chunk ON chunk.chunk_id = named.chunk_id
-    WHERE (SELECT by_graph FROM nearest_plan) AND {allowed}
+    WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
     ORDER BY distance, chunk_id
     LIMIT %(depth)s
 ),
 dense AS (
     SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
     FROM (
-        SELECT * FROM by_graph WHERE (SELECT count(*) = %(depth)s FROM by_graph)
+        SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells)
         UNION ALL (
             SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
             FROM rag_chunk_vectors AS chunk
-            WHERE (SELECT count(*) < %(depth)s FROM by_graph) AND {allowed}
+            WHERE (SELECT count(*) < %(depth)s FROM by_cells) AND {allowed}
             ORDER BY {preferred_first} distance, chunk_id
             LIMIT %(depth)s
         )
@@ -188,6 +191,55 @@ lexical AS (
     WHERE false
 )""")
 
+# What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
+# looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
+_EXACT = sql.SQL("""
+named AS MATERIALIZED (
+    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys
+    FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
+),
+looked_at AS (
+    SELECT * FROM (
+        SELECT chosen.chunk_id, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
+               chosen.names_held + ({phrases_held}) AS mentions,
+               (lower(wide.path) = ANY (%(lower_names)s::text[])
+                OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
+                OR lower(wide.title) = ANY (%(lower_names)s::text[])
+                OR lower(wide.title) LIKE ANY (%(symbol_endings)s::text[])
+                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])) AS definition
+        FROM (
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
+                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
+                       AS names_held
+            FROM rag_chunk_terms AS chunk
+            WHERE ({found}) AND {allowed}
+            ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
+            LIMIT {looked_at}
+        ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
+        WHERE {readable}
+    ) AS matching
+    WHERE mentions > 0
+    ORDER BY {preferred_first} definition DESC, mentions DESC, bm25 DESC, chunk_id
+    LIMIT %(depth)s
+),
+exact AS (
+    SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
+)""")
+_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
+# NULL, and so nothing, where a word of the phrase is in no chunk at all.
+_HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
+    SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
+               array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) END
+    FROM rag_terms WHERE term = ANY ({terms}::text[])
+)""")
+_HOLDS_THE_PHRASE = sql.SQL(
+    "(position({text} in lower(regexp_replace(wide.content, '[[:space:]]+', ' ', 'g'))) > 0)::int"
+)
+_NO_EXACT = sql.SQL("""
+exact AS (
+    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+)""")
+
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
 _DISTANCE = sql.SQL("""coalesce(fused.distance, (
     SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
@@ -199,21 +251,23 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
 ), 0)""")
 
 _FUSED = sql.SQL("""
-WITH {session},{dense},{lexical},
+WITH {session},{dense},{lexical},{exact},
 fused AS (
     SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+           exact.rank AS exact_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
-           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0) AS score,
-           coalesce(dense.prefer_bonus, lexical.prefer_bonus) AS prefer_bonus,
-           coalesce(dense.test_penalty, lexical.test_penalty) AS test_penalty
-    FROM dense FULL JOIN lexical USING (chunk_id)
+           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
+           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score,
+           coalesce(dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus) AS prefer_bonus,
+           coalesce(dense.test_penalty, lexical.test_penalty, exact.test_penalty) AS test_penalty
+    FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
     LIMIT %(rows)s
 )
 SELECT {columns}
 FROM session LEFT JOIN (
-    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.score, fused.prefer_bonus, fused.test_penalty,
-           {distance} AS distance, {bm25} AS bm25,
+    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank, fused.score,
+           fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
            path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
     FROM fused JOIN rag_chunks AS wide USING (chunk_id)
@@ -228,7 +282,7 @@ SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
-           NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
+           NULL::bigint AS exact_rank, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
 ) AS found ON true
@@ -273,9 +327,9 @@ def search_statement(request: SearchRequest) -> Statement:
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
-        by_graph=sql.Literal(request.approximate and not has_preferences(filter)),
-        least_share=sql.Literal(GRAPH_LEAST_SHARE),
-        least_rows=sql.Literal(GRAPH_LEAST_ROWS),
+        by_cells=sql.Literal(request.approximate and not has_preferences(filter)),
+        least_share=sql.Literal(NEAREST_LEAST_SHARE),
+        least_rows=sql.Literal(NEAREST_LEAST_ROWS),
     )
     lexical = _LEXICAL.format(
         preferences=preferences,
@@ -288,10 +342,12 @@ def search_statement(request: SearchRequest) -> Statement:
         below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
         term_space=sql.Literal(TERM_SPACE),
     )
+    names = request.names if request.terms else Names()
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
         lexical=lexical if request.terms else _NO_LEXICAL,
+        exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
@@ -310,8 +366,45 @@ def search_statement(request: SearchRequest) -> Statement:
         "rows": max(request.rows, question.limit),
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
+        "exact_weight": request.exact_weight,
+        **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _exact(
+    request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    numbers = range(len(request.names.phrases))
+    found: list[sql.Composable] = []
+    for number in numbers:
+        found.append(_HOLDS_THE_WORDS.format(terms=sql.Placeholder(f"phrase_terms_{number}")))
+    held = [_HOLDS_THE_PHRASE.format(text=sql.Placeholder(f"phrase_{number}")) for number in numbers]
+    if request.names.names:
+        found.append(_HOLDS_A_NAME)
+    return _EXACT.format(
+        found=sql.SQL(" OR ").join(found),
+        phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
+        preferences=preferences,
+        allowed=allowed,
+        readable=_readable("wide"),
+        preferred_first=preferred_first,
+        looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
+    )
+
+
+def _name_parameters(names: Names) -> dict[str, object]:
+    lower = [name.text.lower() for name in names.names]
+    parameters: dict[str, object] = {
+        "name_terms": [name.term for name in names.names],
+        "lower_names": lower,
+        "path_endings": ["%/" + like_pattern(name)[:-1] for name in lower],
+        "symbol_endings": ["%." + like_pattern(name)[:-1] for name in lower],
+    }
+    for number, phrase in enumerate(names.phrases):
+        parameters[f"phrase_{number}"] = phrase.text.lower()
+        parameters[f"phrase_terms_{number}"] = list(phrase.terms)
+    return parameters if names else {}
 
 
 def files_statement(

@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from strata.errors import StoreUnavailable
-from strata.model.asking import Candidate, Retrieved
+from strata.model.asking import Also, Candidate, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.ports import Clock
 from strata.storage.dynamodb.client import STORE, Table
@@ -81,4 +81,9 @@ def _retrieved(data: Mapping[str, Any]) -> Retrieved:
 
 
 def _candidate(data: Mapping[str, Any]) -> Candidate:
-    return Candidate(**{**data, "layer": Layer(data["layer"]), "span": Span(**data["span"])})
+    also = tuple(Also(**{**row, **_place(row)}) for row in data["also"])
+    return Candidate(**{**data, **_place(data), "also": also})
+
+
+def _place(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"layer": Layer(data["layer"]), "span": Span(**data["span"])}

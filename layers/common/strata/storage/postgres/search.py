@@ -136,4 +136,5 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
         prefer_bonus=row["prefer_bonus"],
         test_penalty=row["test_penalty"],
         layer_rank=LAYER_RANKS[layer],
+        exact_rank=row["exact_rank"],
     )

@@ -164,7 +164,7 @@ WHERE session_id = %(session_id)s AND fence <= %(fence)s AND applied_seq < %(seq
 RETURNING generation;
 
 -- name: build_nearest
--- The graph of an index that has become large, once; in a transaction of its own, like `tidy`.
+-- The cells of an index that has become large, or twice as large; in a transaction of its own, like `tidy`.
 SELECT strata_build_nearest(%(index_id)s, %(least_rows)s);
 
 -- name: tidy

@@ -1,4 +1,4 @@
-"""The graph of neighbours finds what a look at every row finds, under any filter; small or rare answers are exact."""
+"""A search by cells finds what a look at every row finds, under any filter; small or rare answers are exact."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def fill(rows: SearchRows, name: str, made: Any, *, readers: Sequence[str] = ())
 
 @pytest.fixture(scope="module")
 def large(module_postgres: TestDatabase) -> Iterator[SearchRows]:
-    """A session with a graph; the thresholds are a test's, the rest is as it ships."""
-    rows = SearchRows(module_postgres, graph_rows=ROWS)
+    """A session with cells; the thresholds are a test's, the rest is as it ships."""
+    rows = SearchRows(module_postgres, nearest_from_rows=ROWS)
     fill(rows, "large", vectors(ROWS, DIMENSION), readers=["group:red"])
     yield rows
     rows.close()
@@ -62,14 +62,14 @@ def large(module_postgres: TestDatabase) -> Iterator[SearchRows]:
 
 @pytest.fixture(autouse=True)
 def least(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements, "GRAPH_LEAST_ROWS", 200)
+    monkeypatch.setattr(statements, "NEAREST_LEAST_ROWS", 200)
 
 
 def ids(search: ChunkSearch, request: SearchRequest) -> list[int]:
     return [row.chunk_id for row in search.search(request).candidates]
 
 
-def graphs(database: TestDatabase) -> set[str]:
+def cells(database: TestDatabase) -> set[str]:
     with psycopg.connect(database.owner_url) as connection:
         found = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE 'strata\\_nearest\\_%'").fetchall()
     return {name for (name,) in found}
@@ -98,8 +98,8 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("caller", [ANN, BOB, identity("ann", groups=["red"])], ids=["ann", "bob", "ann of the reds"])
-@pytest.mark.parametrize(("filter", "by_graph"), FILTERS.values(), ids=FILTERS)
-def test_both_plans_agree(large: SearchRows, filter: Filter, by_graph: bool, caller: Identity) -> None:
+@pytest.mark.parametrize(("filter", "by_cells"), FILTERS.values(), ids=FILTERS)
+def test_both_plans_agree(large: SearchRows, filter: Filter, by_cells: bool, caller: Identity) -> None:
     asked = vectors(25, DIMENSION, seed=2)
     found = wanted = 0
     for vector in asked:
@@ -112,33 +112,33 @@ def test_both_plans_agree(large: SearchRows, filter: Filter, by_graph: bool, cal
         known = {row.chunk_id: row.distance for row in exact}
         assert all(row.distance == pytest.approx(known.get(row.chunk_id, row.distance), abs=1e-5) for row in actual)
     assert found >= 0.99 * wanted
-    if not by_graph:
+    if not by_cells:
         assert found == wanted
     statement = search_statement(large.request("large", "?", identity=ANN, filter=filter, embedding=asked[0]))
-    assert used_graph(large.database, statement) == by_graph
+    assert used_cells(large.database, statement) == by_cells
 
 
-def used_graph(database: TestDatabase, statement: Statement) -> bool:
-    """Whether the graph's function ran."""
+def used_cells(database: TestDatabase, statement: Statement) -> bool:
+    """Whether cells were searched."""
     plan = plan_of(database, "large", statement)
     (line,) = [line for line in plan.splitlines() if "Function Scan on strata_nearest" in line]
     return "never executed" not in line
 
 
-def test_a_list_that_the_graph_leaves_short_is_drawn_from_every_row(
+def test_a_list_that_the_cells_leave_short_is_drawn_from_every_row(
     large: SearchRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statements, "GRAPH_LEAST_ROWS", 0)
-    monkeypatch.setattr(statements, "GRAPH_LEAST_SHARE", 0.0)
+    monkeypatch.setattr(statements, "NEAREST_LEAST_ROWS", 0)
+    monkeypatch.setattr(statements, "NEAREST_LEAST_SHARE", 0.0)
     rare = Filter(path_prefixes=("thousandth/",))
     request = large.request("large", "?", identity=ANN, filter=rare, embedding=vectors(1, DIMENSION, seed=4)[0])
-    assert used_graph(large.database, search_statement(request))
+    assert used_cells(large.database, search_statement(request))
     assert ids(large.search, request) == ids(large.twin, request)
 
 
 def test_an_exact_search_can_be_asked_for(large: SearchRows) -> None:
     request = replace(large.request("large", "?", embedding=vectors(1, DIMENSION, seed=4)[0]), approximate=False)
-    assert not used_graph(large.database, search_statement(request))
+    assert not used_cells(large.database, search_statement(request))
     assert ids(large.search, request) == ids(large.twin, request)
 
 
@@ -159,7 +159,7 @@ def test_the_settings_of_the_scan_end_with_the_search(large: SearchRows) -> None
     assert tuple(before)[1:] == ("40", "off")  # type: ignore[arg-type]
 
 
-def test_new_rows_are_in_the_graph_and_deleted_ones_are_not(large: SearchRows) -> None:
+def test_new_rows_are_in_the_cells_and_deleted_ones_are_not(large: SearchRows) -> None:
     vector: Vector = vectors(1, DIMENSION, seed=77)[0]
     large.commit("large", [TextFile("most/new.md", ["new"], embeddings=[vector])])
     request = large.request("large", "?", embedding=vector)
@@ -168,18 +168,18 @@ def test_new_rows_are_in_the_graph_and_deleted_ones_are_not(large: SearchRows) -
     assert "most/new.md" not in {row.path for row in large.search.search(request).candidates}
 
 
-def test_another_session_of_the_partition_is_not_searched_by_this_graph(large: SearchRows) -> None:
+def test_another_session_of_the_partition_is_not_searched_by_this_cells(large: SearchRows) -> None:
     for number in range(9):  # one of nine indexes lies in the same of eight partitions
         fill(large, f"small-{number}", vectors(30, DIMENSION, seed=100 + number))
         request = large.request(f"small-{number}", "?", embedding=vectors(1, DIMENSION, seed=4)[0])
         assert ids(large.search, request) == ids(large.twin, request)
-    assert len(graphs(large.database)) == 1
+    assert len(cells(large.database)) == 1
 
 
 def test_more_than_2000_dimensions(fresh_postgres: TestDatabase) -> None:
-    rows = SearchRows(fresh_postgres, graph_rows=300)
+    rows = SearchRows(fresh_postgres, nearest_from_rows=300)
     fill(rows, "wide", vectors(300, 3_072))
-    assert len(graphs(fresh_postgres)) == 1
+    assert len(cells(fresh_postgres)) == 1
     found = 0
     for vector in vectors(10, 3_072, seed=3):
         request = rows.request("wide", "?", embedding=vector, identity=ANN)
@@ -188,14 +188,14 @@ def test_more_than_2000_dimensions(fresh_postgres: TestDatabase) -> None:
     rows.close()
 
 
-def test_the_graph_goes_with_its_index(fresh_postgres: TestDatabase) -> None:
-    rows = SearchRows(fresh_postgres, graph_rows=100)
+def test_the_cells_goes_with_its_index(fresh_postgres: TestDatabase) -> None:
+    rows = SearchRows(fresh_postgres, nearest_from_rows=100)
     fill(rows, "gone", vectors(120, DIMENSION))
-    assert len(graphs(fresh_postgres)) == 1
+    assert len(cells(fresh_postgres)) == 1
     with psycopg.connect(fresh_postgres.index_url) as connection:
         connection.execute("UPDATE rag_sessions SET active_index_id = NULL")
         connection.execute("DELETE FROM rag_indexes")
-    assert graphs(fresh_postgres) == set()
+    assert cells(fresh_postgres) == set()
     rows.close()
 
 
