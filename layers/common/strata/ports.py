@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import BinaryIO, Protocol
 
 from strata.model.access import Identity, Principal, Session
-from strata.model.asking import Context, Question, Retrieved
+from strata.model.asking import Context, Names, Question, Retrieved
 from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, Job, JobEvent, Lease
 from strata.model.links import Drifted, Links
@@ -150,20 +150,32 @@ class BlobCache(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty."""
+    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
+
+    `names` are what the question asks for letter for letter: rows that hold them are a list of their own. Each list
+    gives `depth` rows to the fusion, under its weight. `rows` of the fused ones come back, and never fewer
+    than the question's limit: whoever ranks them anew needs more than are shown. Unless `approximate` is false, the
+    dense list of a large index may come from the cells nearest to the question instead of a look at every row.
+    """
 
     question: Question
     embedding: Vector | None
     embedding_model: str | None
     terms: tuple[str, ...]
     depth: int
+    names: Names = field(default_factory=Names)
+    rows: int = 0
+    dense_weight: float = 1.0
+    lexical_weight: float = 1.0
+    exact_weight: float = 1.0
+    approximate: bool = True
 
 
 class ChunkSearch(Protocol):
     """Reads for one caller (Postgres, as the restricted role, under row-level security)."""
 
     def search(self, request: SearchRequest) -> Retrieved:
-        """Dense and lexical lists of `depth` rows each, fused, best first, at most `question.limit` rows.
+        """Dense and lexical lists of `depth` rows each, fused, best first, at most as many rows as are asked for.
 
         Raises `SessionNotFound` (also without the right to read it) and `EmbeddingModelMismatch`.
         """

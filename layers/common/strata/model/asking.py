@@ -41,11 +41,50 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A symbol, path or code that a question names, as it was written, and the term that stands for the whole."""
+
+    text: str
+    term: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrase:
+    """Words in quotes, one blank between them; a chunk that holds the phrase has every one of `terms`."""
+
+    text: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a question asks for letter for letter."""
+
+    names: tuple[Name, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.phrases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Also:
+    """A row that is not shown because another one shows the same: its layer, and where it stands."""
+
+    layer: Layer
+    path: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A ranked chunk with every ranking field; `score` is higher for better and compares only within one list.
 
     `dense_rank` and `lexical_rank` start at 1 and are None where that list does not hold the row. `distance` is
-    the cosine distance (0 to 2), `bm25` the BM25 score; None where it was not computed.
+    the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
+    every row, whichever list found it; None means that the search had no vector, or no words. `exact_rank` is the
+    row's place among those that hold a name or a quoted phrase of the question. `also` names the rows that this one
+    stands for.
     """
 
     chunk_id: int
@@ -65,15 +104,23 @@ class Candidate:
     prefer_bonus: int = 0
     test_penalty: int = 0
     layer_rank: int = 0
+    exact_rank: int | None = None
+    also: tuple[Also, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieved:
-    """Candidates, best first, and the state of the session that they come from."""
+    """Candidates, best first, and the state of the session that they come from.
+
+    `best_distance` and `greatest_bm25` are the best scores of the two lists that were fused, also where `candidates`
+    is only a part of them: what a row's own scores are measured against.
+    """
 
     candidates: tuple[Candidate, ...]
     generation: int
     embedding_model: str
+    best_distance: float | None = None
+    greatest_bm25: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from strata.errors import StoreUnavailable
-from strata.model.asking import Candidate, Retrieved
+from strata.model.asking import Also, Candidate, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.ports import Clock
 from strata.storage.dynamodb.client import STORE, Table
@@ -21,7 +21,7 @@ from strata.storage.dynamodb.client import STORE, Table
 MAX_BODY_BYTES = 350_000
 """An item holds 400 KB at most; what is larger is searched again each time."""
 
-_FORMAT = "1"
+_FORMAT = "2"
 _log = logging.getLogger(__name__)
 
 
@@ -75,8 +75,15 @@ def _retrieved(data: Mapping[str, Any]) -> Retrieved:
         candidates=tuple(_candidate(candidate) for candidate in data["candidates"]),
         generation=data["generation"],
         embedding_model=data["embedding_model"],
+        best_distance=data["best_distance"],
+        greatest_bm25=data["greatest_bm25"],
     )
 
 
 def _candidate(data: Mapping[str, Any]) -> Candidate:
-    return Candidate(**{**data, "layer": Layer(data["layer"]), "span": Span(**data["span"])})
+    also = tuple(Also(**{**row, **_place(row)}) for row in data["also"])
+    return Candidate(**{**data, **_place(data), "also": also})
+
+
+def _place(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"layer": Layer(data["layer"]), "span": Span(**data["span"])}

@@ -111,6 +111,8 @@ def _retrieved(found: Sequence[Mapping[str, Any]], asked_model: str | None) -> R
         candidates=tuple(_candidate(row) for row in found if row["chunk_id"] is not None),
         generation=found[0]["generation"],
         embedding_model=found[0]["embedding_model"] or asked_model or "",
+        best_distance=found[0]["best_distance"],
+        greatest_bm25=found[0]["greatest_bm25"],
     )
 
 
@@ -134,4 +136,5 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
         prefer_bonus=row["prefer_bonus"],
         test_penalty=row["test_penalty"],
         layer_rank=LAYER_RANKS[layer],
+        exact_rank=row["exact_rank"],
     )

@@ -177,6 +177,10 @@ SET generation = %(generation)s, fence = %(fence)s, applied_seq = %(seq)s, appli
 WHERE session_id = %(session_id)s AND fence <= %(fence)s AND applied_seq < %(seq)s
 RETURNING generation;
 
+-- name: build_nearest
+-- The cells of an index that has become large, or twice as large; in a transaction of its own, like `tidy`.
+SELECT strata_build_nearest(%(index_id)s, %(least_rows)s);
+
 -- name: tidy
 -- After a large commit, in a transaction of its own: its locks would hold up other sessions.
 SELECT strata_tidy(%(index_id)s);
