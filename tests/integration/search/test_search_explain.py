@@ -15,7 +15,7 @@ from tests.support.search_rows import SearchRows, TextFile
 
 ANN, BOB = identity("ann"), identity("bob", groups=["red"])
 OPEN = [
-    TextFile("src/lease.py", ["the lease of a job: renew_lease renews it", "a lease ends"], layer=Layer.C0_SOURCE_CHUNKS),
+    TextFile("src/lease.py", ["the lease: renew_lease renews it", "a lease ends"], layer=Layer.C0_SOURCE_CHUNKS),
     TextFile("docs/lease.md", ["what a lease is: a lock with an end", "words without any"]),
     TextFile("tests/test_lease.py", ["test that renew_lease renews"], layer=Layer.C0_SOURCE_CHUNKS),
 ]  # fmt: skip
