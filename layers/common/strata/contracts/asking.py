@@ -284,7 +284,7 @@ class TermPartView(View):
 
 
 class ExplanationView(View):
-    """`parts` add up to the row's score, `terms` to its `bm25`; `terms` is null where the session has restricted files."""
+    """`parts` add up to the row's score, `terms` to its `bm25`; null where the session has restricted files."""
 
     parts: list[ScorePartView]
     terms: list[TermPartView] | None

@@ -206,7 +206,8 @@ looked_at AS (
                 OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
                 OR lower(wide.title) = ANY (%(lower_names)s::text[])
                 OR lower(wide.title) LIKE ANY (%(symbol_endings)s::text[])
-                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])) AS definition
+                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
+               ) AS definition
         FROM (
             SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
                    (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
@@ -280,7 +281,8 @@ ORDER BY {preferred_first} score DESC, chunk_id
 _EXPLAINED = sql.SQL("""
            {terms} AS terms, readable.session_principals,
            CASE WHEN wide.acl IS NOT NULL THEN ARRAY(
-               SELECT unnest(wide.acl) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1) END AS file_principals,
+               SELECT unnest(wide.acl) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) END AS file_principals,
 """)
 # NULL where a file has a list of readers: a word's idf counts the files that the caller may not read, too.
 _TERM_PARTS = sql.SQL("""CASE WHEN NOT readable.has_restricted THEN coalesce((

@@ -27,10 +27,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoQueryCache:
-    """Candidates, without explanations, as compressed JSON under `query#<format>#<key>`, in the table of key `pk` and TTL `expires_at`.
+    """Candidates, without explanations, as compressed JSON under `query#<format>#<key>`.
 
-    DynamoDB removes expired items hours later, so a reader looks at the time too. An item that can't be read (another
-    release wrote it) is absent. Every failure is a `StrataError`.
+    The table's key is `pk`, its TTL `expires_at`. DynamoDB removes expired items hours later, so a reader looks at the
+    time too. An item that can't be read (another release wrote it) is absent. Every failure is a `StrataError`.
     """
 
     table: Table
