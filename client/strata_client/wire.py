@@ -205,6 +205,7 @@ class Row(TypedDict):
     test_penalty: int
     layer_rank: int
     exact_rank: int | None
+    structural_rank: int | None
     also: list[Also]
     blob_sha: str
     chunk_id: int

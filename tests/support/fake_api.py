@@ -251,6 +251,7 @@ def row(path: str = "src/retry.py", **changes: Any) -> dict[str, Any]:
         "test_penalty": 0,
         "layer_rank": 0,
         "exact_rank": None,
+        "structural_rank": None,
         "also": [],
         "explain": None,
         "blob_sha": "0" * 64,

@@ -152,10 +152,11 @@ class BlobCache(Protocol):
 class SearchRequest:
     """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
 
-    `names` are what the question asks for letter for letter: rows that hold them are a list of their own. Each list
-    gives `depth` rows to the fusion, under its weight. `rows` of the fused ones come back, and never fewer
-    than the question's limit: whoever ranks them anew needs more than are shown. Unless `approximate` is false, the
-    dense list of a large index may come from the cells nearest to the question instead of a look at every row.
+    `names` are what the question asks for letter for letter: rows that hold them are a list of their own; so are the
+    neighbours of the best rows over links, unless `structural_weight` is 0. Each list gives `depth` rows to the fusion,
+    under its weight. `rows` of the fused ones come back, and never fewer than the question's limit: whoever ranks them
+    anew needs more than are shown. Unless `approximate` is false, the dense list of a large index may come from the
+    cells nearest to the question instead of a look at every row.
     """
 
     question: Question
@@ -168,6 +169,7 @@ class SearchRequest:
     dense_weight: float = 1.0
     lexical_weight: float = 1.0
     exact_weight: float = 1.0
+    structural_weight: float = 0.0
     approximate: bool = True
 
 

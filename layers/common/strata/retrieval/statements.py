@@ -34,6 +34,10 @@ FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
+SEEDS = 10
+"""The best rows whose neighbours are looked for."""
+MOST_DEFINITIONS, MOST_USES = 3, 20
+"""A name with more of them leads nowhere in particular."""
 NEAREST_LEAST_ROWS = 10_000
 """With fewer rows to find, looking at each is as fast as going by the cells, and exact."""
 NEAREST_LEAST_SHARE = 0.01
@@ -50,7 +54,8 @@ class Statement:
 
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "prefer_bonus", "test_penalty",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
+    "prefer_bonus", "test_penalty",
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
@@ -241,6 +246,60 @@ exact AS (
     SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
 )""")
 
+# Neighbours of the best rows over the links of their files: where the names in their lines are defined, and the lines
+# that name what they define (a document beside the code that it describes, a caller, a callee, a base class). A name
+# that many files define, or that stands everywhere, leads nowhere in particular. The more and the better the rows that
+# lead to a neighbour, the better its rank. Both ends of a link are readable.
+_STRUCTURAL = sql.SQL("""
+seeds AS MATERIALIZED (
+    SELECT wide.chunk_id, wide.path, wide.span_start, wide.span_end, best.score
+    FROM (
+        SELECT chunk_id, coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
+                         + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
+                         + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score
+        FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
+        ORDER BY score DESC, chunk_id
+        LIMIT {seeds}
+    ) AS best JOIN rag_chunks AS wide USING (chunk_id)
+    WHERE {readable}
+),
+linked AS MATERIALIZED (
+    SELECT seeds.chunk_id, seeds.score, link.kind = 'defines' AS defines, link.key, link.is_path
+    FROM seeds JOIN rag_links AS link
+        ON link.path = seeds.path AND link.line BETWEEN seeds.span_start AND seeds.span_end
+    WHERE {readable_link}
+    GROUP BY 1, 2, 3, 4, 5
+),
+other_ends AS MATERIALIZED (
+    SELECT linked.chunk_id AS seed, linked.score, link.path, link.line
+    FROM linked CROSS JOIN LATERAL (
+        SELECT link.path, link.line, count(*) OVER () AS ends
+        FROM rag_links AS link
+        WHERE link.key = linked.key AND link.is_path = linked.is_path AND (link.kind = 'defines') <> linked.defines
+          AND {readable_link}
+    ) AS link
+    WHERE link.ends <= CASE WHEN linked.defines THEN {most_uses} ELSE {most_definitions} END
+),
+structural AS (
+    SELECT neighbours.*, row_number() OVER (ORDER BY strength DESC, chunk_id) AS rank
+    FROM (
+        SELECT chunk_id, prefer_bonus, test_penalty, sum(score) AS strength
+        FROM (
+            SELECT DISTINCT chunk.chunk_id, other_ends.seed, other_ends.score, {preferences}
+            FROM other_ends JOIN rag_chunks AS chunk
+                ON chunk.path = other_ends.path AND other_ends.line BETWEEN chunk.span_start AND chunk.span_end
+            WHERE {allowed} AND chunk.chunk_id <> other_ends.seed
+        ) AS led_to
+        GROUP BY chunk_id, prefer_bonus, test_penalty
+        ORDER BY {preferred_first} strength DESC, chunk_id
+        LIMIT %(depth)s
+    ) AS neighbours
+)""")
+_NO_STRUCTURAL = sql.SQL("""
+structural AS (
+    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+)""")
+
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
 _DISTANCE = sql.SQL("""coalesce(fused.distance, (
     SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
@@ -252,22 +311,29 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
 ), 0)""")
 
 _FUSED = sql.SQL("""
-WITH {session},{readable}{dense},{lexical},{exact},
+WITH {session},{readable}{dense},{lexical},{exact},{structural},
 fused AS (
     SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
-           exact.rank AS exact_rank,
+           exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
            + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
-           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score,
-           coalesce(dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus) AS prefer_bonus,
-           coalesce(dense.test_penalty, lexical.test_penalty, exact.test_penalty) AS test_penalty
+           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0)
+           + coalesce(%(structural_weight)s::float8 / ({k} + structural.rank), 0) AS score,
+           coalesce(
+               dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus, structural.prefer_bonus
+           ) AS prefer_bonus,
+           coalesce(
+               dense.test_penalty, lexical.test_penalty, exact.test_penalty, structural.test_penalty
+           ) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
+        FULL JOIN structural USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
     LIMIT %(rows)s
 )
 SELECT {columns}
 FROM session LEFT JOIN (
-    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank, fused.score,
+    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
+           fused.structural_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            {explained}
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
@@ -312,7 +378,8 @@ SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
-           NULL::bigint AS exact_rank, NULL::jsonb AS terms, NULL::text[] AS session_principals,
+           NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
+           NULL::text[] AS session_principals,
            NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
@@ -382,6 +449,7 @@ def search_statement(request: SearchRequest) -> Statement:
         joined_readable=sql.SQL("CROSS JOIN readable") if question.explain else sql.SQL(""),
         explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
         exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
+        structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
@@ -401,6 +469,7 @@ def search_statement(request: SearchRequest) -> Statement:
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
         "exact_weight": request.exact_weight,
+        "structural_weight": request.structural_weight,
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
@@ -429,6 +498,22 @@ def _exact(
         readable=_readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
+    )
+
+
+def _structural(
+    preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    return _STRUCTURAL.format(
+        k=sql.Literal(RANK_CONSTANT),
+        seeds=sql.Literal(SEEDS),
+        most_uses=sql.Literal(MOST_USES),
+        most_definitions=sql.Literal(MOST_DEFINITIONS),
+        readable=_readable("wide"),
+        readable_link=_readable("link"),
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
     )
 
 

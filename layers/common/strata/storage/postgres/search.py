@@ -139,12 +139,13 @@ def _candidate(row: Mapping[str, Any], request: SearchRequest | None) -> Candida
         test_penalty=row["test_penalty"],
         layer_rank=LAYER_RANKS[layer],
         exact_rank=row["exact_rank"],
+        structural_rank=row["structural_rank"],
         explanation=_explanation(row, request) if request is not None and request.question.explain else None,
     )
 
 
 def _explanation(row: Mapping[str, Any], request: SearchRequest) -> Explanation:
-    names = ("dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "terms")
+    names = ("dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank", "terms")
     return explanation(
         request,
         **{name: row[name] for name in names},
