@@ -5,9 +5,10 @@ rest hangs on its `index_id`. So a statement without a row says "no such session
 "nothing found". A statement runs in a transaction that has `strata.tenant` and `strata.principals` set (the second
 wall); its own conditions on session, principals, layers and paths are the first.
 
-The transaction has `strata.index_id` set too, by `index_statement`: a value that the planner can see. It then leaves
-out the other partitions and knows how many rows the index has; from a subquery it would take each session for an
-average one. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing is found.
+The number of the session's index is a parameter, `index_id`, which whoever runs a statement fills in: what
+`index_statement` said, now or before. As a constant it lets the planner leave out the other partitions at once and know
+how many rows the index has. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing
+is found.
 
 Ranking reads the narrow tables only; the texts are joined for the rows that are returned.
 """
@@ -46,10 +47,18 @@ _BELOW_FLOAT_ERROR = 0.9999
 """Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
 
+NO_INDEX = 0
+"""A number that no index has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     text: sql.Composed
     parameters: Mapping[str, object]
+
+    def on(self, index_id: int) -> Mapping[str, object]:
+        """The parameters for this index."""
+        return {**self.parameters, "index_id": index_id}
 
 
 CANDIDATE_COLUMNS = (
@@ -71,7 +80,7 @@ session AS MATERIALIZED (
         SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
-               coalesce(s.active_index_id, 0) <> current_setting('strata.index_id')::bigint AS index_moved
+               coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved
         FROM rag_sessions AS s LEFT JOIN rag_indexes AS i ON i.index_id = s.active_index_id
         WHERE s.session_id = %(session_id)s AND s.tenant = %(tenant)s
           AND (s.owner = ANY (%(principals)s::text[]) OR s.readers && %(principals)s::text[])
@@ -140,7 +149,7 @@ asked AS MATERIALIZED (
            sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
            row_number() OVER (ORDER BY df, term_id) AS place
     FROM (
-        SELECT held.term_id, (current_setting('strata.index_id')::bigint << 32) | held.term_id AS key,
+        SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
                ln(1 + ((SELECT sum(chunk_count) FROM covered)::float8 - sum(held.document_frequency) + 0.5)
                       / (sum(held.document_frequency) + 0.5)) AS idf
@@ -200,7 +209,7 @@ lexical AS (
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
-    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys
+    SELECT array_agg((%(index_id)s::bigint << 32) | term_id) AS keys
     FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
 ),
 looked_at AS (
@@ -235,7 +244,7 @@ _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
 _HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
     SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
-               array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) END
+               array_agg((%(index_id)s::bigint << 32) | term_id) END
     FROM rag_terms WHERE term = ANY ({terms}::text[])
 )""")
 _HOLDS_THE_PHRASE = sql.SQL(
@@ -393,8 +402,7 @@ WITH {session} SELECT generation, embedding_model FROM session
 """)
 
 _INDEX = sql.SQL("""
-SELECT set_config('strata.index_id', coalesce(
-    (SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s), 0)::text, true)
+SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s
 """)
 
 # One row a file: pieces of the same file share its bytes.
@@ -548,7 +556,7 @@ def files_statement(
 
 
 def index_statement(session_id: str) -> Statement:
-    """Sets `strata.index_id` for the transaction; 0, which no index has, where the caller sees no session."""
+    """The session's index: no row where the caller sees no session."""
     return Statement(text=sql.Composed([_INDEX]), parameters={"session_id": session_id})
 
 
@@ -576,9 +584,9 @@ def vector_literal(vector: Vector) -> str:
 
 
 def _in_index(row: LiteralString) -> sql.Composable:
-    return sql.SQL(
-        "{row}.index_id = current_setting('strata.index_id')::bigint AND (SELECT index_id FROM session) IS NOT NULL"
-    ).format(row=sql.SQL(row))
+    return sql.SQL("{row}.index_id = %(index_id)s::bigint AND (SELECT index_id FROM session) IS NOT NULL").format(
+        row=sql.SQL(row)
+    )
 
 
 def _readable(row: LiteralString) -> sql.Composable:
@@ -623,6 +631,7 @@ def _session_parameters(session_id: str, identity: Identity) -> dict[str, object
         "session_id": session_id,
         "tenant": identity.tenant,
         "principals": list(identity.principals),
+        "index_id": NO_INDEX,
         "embedding_model": None,
         "dimension": None,
     }
