@@ -9,6 +9,7 @@ from itertools import groupby
 
 import numpy as np
 
+from strata.errors import SessionNotFound
 from strata.indexing import PIPELINE_VERSION
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import embed, parse_file
@@ -22,11 +23,15 @@ NOISE = 0.35
 CHANGED_TERMS = 0.25
 """Share of a chunk's distinct terms that come from another chunk."""
 COMMIT_CHUNKS = 5_000
+_SHARES = (("group:tenth", 10), ("group:hundredth", 100), ("group:thousandth", 1_000))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GrownSession:
-    """A session that gets copies; `base` are the chunks of the real files, in the order of their paths."""
+    """A session that gets one file after another: copies of the files whose chunks are `base`, round after round.
+
+    A file is read by `group:all`, each tenth also by `group:tenth`, and so on.
+    """
 
     session_id: str
     tenant: str
@@ -34,42 +39,72 @@ class GrownSession:
     cache: BlobCache
     sessions: SessionStore
     embedding_model: str
+    files: int = 0
+    chunks: int = 0
 
     def grow(self, wanted: int) -> int:
         """Commit copies until the session holds at least `wanted` chunks; the number that it then holds."""
+        by_file = self._by_file()
+        while self.chunks < wanted:
+            numbers: list[int] = []
+            chunks = 0
+            while chunks < min(COMMIT_CHUNKS, wanted - self.chunks):
+                number = self.files + len(numbers)
+                numbers.append(number)
+                chunks += len(by_file[number % len(by_file)])
+            self.write(numbers)
+            self.files += len(numbers)
+        return self.chunks
+
+    def churn(self, commits: int, *, files: int = 3) -> None:
+        """Rewrite a few files at a time, again and again."""
+        chance = np.random.default_rng(commits)
+        for turn in range(1, commits + 1):
+            self.write([int(number) for number in chance.choice(self.files, size=files, replace=False)], version=turn)
+
+    def write(self, numbers: Sequence[int], *, version: int = 0) -> None:
+        """One commit of these files; another version is another copy of the same size."""
         session = self.sessions.get(self.session_id)
         if session is None:
-            raise LookupError(self.session_id)
-        files = len(self.sessions.indexed_files(self.session_id))
-        chunks, seq = self._chunks_of(files), session.applied_seq
-        while chunks < wanted:
-            blobs: list[PreparedBlob] = []
-            while sum(len(blob.chunks) for blob in blobs) < min(COMMIT_CHUNKS, wanted - chunks):
-                blobs.append(self._copy(files + len(blobs)))
-            files += len(blobs)
-            seq += 1
-            self.cache.keep(blobs)
-            chunks = self.sessions.commit(_commit(self.session_id, seq, blobs)).chunks
-        return chunks
+            raise SessionNotFound
+        by_file = self._by_file()
+        blobs = [self._copy(by_file, number, version) for number in numbers]
+        entries = [
+            FileEntry(
+                path=blob.key.path, blob_sha=blob.key.blob_sha, size_bytes=len(blob.source), acl=readers_of(number)
+            )
+            for number, blob in zip(numbers, blobs, strict=True)
+        ]
+        seq = session.applied_seq + 1
+        self.cache.keep(blobs)
+        self.chunks = self.sessions.commit(
+            CommitRequest(
+                session_id=self.session_id,
+                job_id=f"job-{self.session_id}-{seq}",
+                seq=seq,
+                fence=seq,
+                upserts=tuple(entries),
+                keys={blob.key.path: blob.key for blob in blobs},
+                rights=(),
+                deletes=(),
+                counters=Counters(indexed_files=len(blobs)),
+            )
+        ).chunks
 
-    def _chunks_of(self, files: int) -> int:
-        by_file = [len(list(group)) for _, group in groupby(self.base, key=lambda chunk: chunk.chunk.path)]
-        rounds, rest = divmod(files, len(by_file))
-        return rounds * len(self.base) + sum(by_file[:rest])
+    def _by_file(self) -> list[list[EmbeddedChunk]]:
+        return [list(chunks) for _, chunks in groupby(self.base, key=lambda chunk: chunk.chunk.path)]
 
-    def _copy(self, number: int) -> PreparedBlob:
-        """The `number`th file: the same number gives the same copy."""
-        by_file = [list(group) for _, group in groupby(self.base, key=lambda chunk: chunk.chunk.path)]
+    def _copy(self, by_file: Sequence[Sequence[EmbeddedChunk]], number: int, version: int) -> PreparedBlob:
+        """The `number`th file: the same number and version give the same copy."""
         turn, place = divmod(number, len(by_file))
         chunks = [
-            perturbed(chunk, self.base, seed=number * 1_000 + i, turn=turn) for i, chunk in enumerate(by_file[place])
+            perturbed(chunk, self.base, seed=(number, version, i), turn=turn) for i, chunk in enumerate(by_file[place])
         ]
-        path = chunks[0].chunk.path
-        source = "\n".join(chunk.chunk.content for chunk in chunks).encode()
+        source = "\n".join([*(chunk.chunk.content for chunk in chunks), f"{number}.{version}"]).encode()
         key = BlobKey(
             tenant=self.tenant,
             repo_id=self.session_id,
-            path=path,
+            path=chunks[0].chunk.path,
             blob_sha=blob_sha_of(source),
             pipeline_version=PIPELINE_VERSION,
             embedding_model=self.embedding_model,
@@ -77,11 +112,14 @@ class GrownSession:
         return PreparedBlob(key=key, source=source, chunks=tuple(chunks))
 
 
-def perturbed(chunk: EmbeddedChunk, others: Sequence[EmbeddedChunk], *, seed: int, turn: int) -> EmbeddedChunk:
-    """A copy under another folder; the first (`turn` 0) is the chunk as it is."""
-    copied = replace(chunk.chunk, path=f"copy-{turn:05}/{chunk.chunk.path}")
-    if turn == 0:
-        return replace(chunk, chunk=copied)
+def readers_of(number: int) -> tuple[str, ...]:
+    return ("group:all", *(group for group, share in _SHARES if number % share == share - 1))
+
+
+def perturbed(
+    chunk: EmbeddedChunk, others: Sequence[EmbeddedChunk], *, seed: tuple[int, ...], turn: int
+) -> EmbeddedChunk:
+    """A copy under another folder."""
     chance = np.random.default_rng(seed)
     vector = chunk.embedding + chance.normal(scale=NOISE / np.sqrt(len(chunk.embedding)), size=len(chunk.embedding))
     counts = dict(chunk.term_counts)
@@ -90,12 +128,14 @@ def perturbed(chunk: EmbeddedChunk, others: Sequence[EmbeddedChunk], *, seed: in
         if foreign and chance.random() < CHANGED_TERMS:
             counts[foreign[int(chance.integers(len(foreign)))]] = counts.pop(term)
     return EmbeddedChunk(
-        chunk=copied, embedding=(vector / np.linalg.norm(vector)).astype(np.float32), term_counts=counts
+        chunk=replace(chunk.chunk, path=f"copy-{turn:05}/{chunk.chunk.path}"),
+        embedding=(vector / np.linalg.norm(vector)).astype(np.float32),
+        term_counts=counts,
     )
 
 
 def embedded_chunks(corpus: Corpus, embedder: Embedder, *, at_most: int) -> list[EmbeddedChunk]:
-    """The chunks of the corpus' files, spread over all of it, until there are `at_most`."""
+    """The chunks of the corpus' files, drawn from all of it, until there are `at_most`."""
     chunker = Chunker(counter=embedder)
     chunks: list[EmbeddedChunk] = []
     for path in sorted(corpus.files, key=lambda path: hashlib.sha256(path.encode()).digest()):
@@ -105,19 +145,3 @@ def embedded_chunks(corpus: Corpus, embedder: Embedder, *, at_most: int) -> list
         entry = FileEntry(path=path, blob_sha=blob_sha_of(content), size_bytes=len(content))
         chunks += embed(parse_file(SourceFile(entry=entry, content=content), chunker).chunks, embedder)
     return chunks
-
-
-def _commit(session_id: str, seq: int, blobs: Sequence[PreparedBlob]) -> CommitRequest:
-    return CommitRequest(
-        session_id=session_id,
-        job_id=f"job-{session_id}-{seq}",
-        seq=seq,
-        fence=seq,
-        upserts=tuple(
-            FileEntry(path=blob.key.path, blob_sha=blob.key.blob_sha, size_bytes=len(blob.source)) for blob in blobs
-        ),
-        keys={blob.key.path: blob.key for blob in blobs},
-        rights=(),
-        deletes=(),
-        counters=Counters(indexed_files=len(blobs)),
-    )

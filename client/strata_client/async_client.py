@@ -209,7 +209,9 @@ class AsyncStrataClient:
             "wire.AnswerView", await self._call("POST", path, body={"question": question, **options}, repeatable=True)
         )
 
-    async def retrieve(self, session_id: str, query: str, **options: Unpack[wire.SearchOptions]) -> wire.RetrievedView:
+    async def retrieve(
+        self, session_id: str, query: str, **options: Unpack[wire.RetrieveOptions]
+    ) -> wire.RetrievedView:
         """The ranked chunks, without an answer."""
         path = session_path(session_id, "/retrieve")
         return cast(

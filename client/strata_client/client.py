@@ -214,7 +214,7 @@ class StrataClient:
             "wire.AnswerView", self._call("POST", path, body={"question": question, **options}, repeatable=True)
         )
 
-    def retrieve(self, session_id: str, query: str, **options: Unpack[wire.SearchOptions]) -> wire.RetrievedView:
+    def retrieve(self, session_id: str, query: str, **options: Unpack[wire.RetrieveOptions]) -> wire.RetrievedView:
         """The ranked chunks, without an answer."""
         path = session_path(session_id, "/retrieve")
         return cast("wire.RetrievedView", self._call("POST", path, body={"query": query, **options}, repeatable=True))

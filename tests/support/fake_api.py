@@ -250,6 +250,9 @@ def row(path: str = "src/retry.py", **changes: Any) -> dict[str, Any]:
         "prefer_bonus": 0,
         "test_penalty": 0,
         "layer_rank": 0,
+        "exact_rank": None,
+        "also": [],
+        "explain": None,
         "blob_sha": "0" * 64,
         "chunk_id": 1,
     }

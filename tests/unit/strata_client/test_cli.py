@@ -551,3 +551,32 @@ def test_a_reader_that_leaves_early_gets_no_traceback(api: FakeApi) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert first.startswith(b"1\t")
+
+
+def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None:
+    explain = {
+        "parts": [
+            {"name": "dense", "rank": 1, "value": 0.4, "weight": 1.0, "part": 0.01639},
+            {"name": "lexical", "rank": 2, "value": 3.5, "weight": 1.0, "part": 0.01613},
+        ],
+        "terms": [{"term": "retry", "part": 2.0}, {"term": "delay", "part": 1.5}],
+        "allowed_by": "user:ann reads the session; the file has no list of its own",
+    }
+    also = [{"layer": "C1_SYMBOL_CATALOG", "path": "src/retry.py", "lines": [1, 9]}]
+    hidden = {**explain, "terms": None}
+    rows = [row(explain=explain, also=also), row("b.md", explain=hidden, prefer_bonus=1, test_penalty=1)]
+    found = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "rows": rows}
+    api.on("POST", "/api/rag/sessions/shop/retrieve", json_reply(found))
+    shown = run("search", "retry delay", "--session", "shop", "--explain", "--api", api.url)
+    assert shown.status == 0
+    assert api.requests[-1].json()["explain"] is True
+    for line in (
+        "1\tdense\t0.01639\trank 1, weight 1, distance 0.4000",
+        "1\tscore\t0.03250\tsrc/retry.py:1-9",
+        "1\tbm25\t2.0000\tthe word retry",
+        "1\talso\t\tstands for src/retry.py:1-9 (C1)",
+        "1\tallowed\t\tuser:ann reads the session; the file has no list of its own",
+        "2\tbm25\t3.5000\twords are not told apart: the session has restricted files",
+        "2\tbonus\t1\tits path is preferred; this comes before the score",
+    ):
+        assert line in shown.out.splitlines()

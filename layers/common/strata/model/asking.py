@@ -31,13 +31,17 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A self-contained question of one caller to one session; `text` is stripped, with at least one word."""
+    """A self-contained question of one caller to one session; `text` is stripped, with at least one word.
+
+    `explain` asks for the parts of every row's score; it changes neither rows nor order.
+    """
 
     text: str
     session_id: str
     identity: Identity
     filter: Filter = field(default_factory=Filter)
     limit: int = 10
+    explain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +81,38 @@ class Also:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePart:
+    """What a list adds to a row's score: the row's rank and its own score there, and the list's weight."""
+
+    name: str
+    rank: int
+    value: float | None
+    weight: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermPart:
+    """What a term of the question adds to a row's BM25 score."""
+
+    term: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`parts` add up to the row's score, `terms` (best first) to its `bm25`; `allowed_by` is the rule that shows it.
+
+    `terms` is None where the session has files with a list of readers: how rare a word is tells of files that the
+    caller may not read.
+    """
+
+    parts: tuple[ScorePart, ...]
+    terms: tuple[TermPart, ...] | None
+    allowed_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A ranked chunk with every ranking field; `score` is higher for better and compares only within one list.
 
@@ -106,6 +142,7 @@ class Candidate:
     layer_rank: int = 0
     exact_rank: int | None = None
     also: tuple[Also, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

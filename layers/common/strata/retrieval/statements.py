@@ -51,7 +51,7 @@ class Statement:
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
     "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "prefer_bonus", "test_penalty",
-    "best_distance", "greatest_bm25",
+    "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
 SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
@@ -206,7 +206,8 @@ looked_at AS (
                 OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
                 OR lower(wide.title) = ANY (%(lower_names)s::text[])
                 OR lower(wide.title) LIKE ANY (%(symbol_endings)s::text[])
-                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])) AS definition
+                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
+               ) AS definition
         FROM (
             SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
                    (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
@@ -251,7 +252,7 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
 ), 0)""")
 
 _FUSED = sql.SQL("""
-WITH {session},{dense},{lexical},{exact},
+WITH {session},{readable}{dense},{lexical},{exact},
 fused AS (
     SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
            exact.rank AS exact_rank,
@@ -268,12 +269,41 @@ SELECT {columns}
 FROM session LEFT JOIN (
     SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
+           {explained}
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
            path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id)
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
+""")
+
+_EXPLAINED = sql.SQL("""
+           {terms} AS terms, readable.session_principals,
+           CASE WHEN wide.acl IS NOT NULL THEN ARRAY(
+               SELECT unnest(wide.acl) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) END AS file_principals,
+""")
+# NULL where a file has a list of readers: a word's idf counts the files that the caller may not read, too.
+_TERM_PARTS = sql.SQL("""CASE WHEN NOT readable.has_restricted THEN coalesce((
+    SELECT jsonb_object_agg(words.term, -(counted.weights <#> concat(
+        '{{', asked.term_id, ':', asked.idf, '}}/{term_space}')::sparsevec))
+    FROM rag_chunk_terms AS counted
+    JOIN asked ON asked.key = ANY (counted.term_keys) JOIN rag_terms AS words ON words.term_id = asked.term_id
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+), '{{}}') END""")
+_READABLE = sql.SQL("""
+readable AS MATERIALIZED (
+    SELECT ARRAY(
+               SELECT unnest(s.readers || s.owner) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) AS session_principals,
+           EXISTS (
+               SELECT FROM rag_chunk_vectors AS counted WHERE {counted_in_index} AND counted.acl IS NOT NULL
+           ) AS has_restricted
+    FROM rag_sessions AS s WHERE s.session_id = %(session_id)s
+),""")
+_NOT_EXPLAINED = sql.SQL("""
+           NULL::jsonb AS terms, NULL::text[] AS session_principals, NULL::text[] AS file_principals,
 """)
 
 _FILES = sql.SQL("""
@@ -282,7 +312,8 @@ SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
-           NULL::bigint AS exact_rank, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
+           NULL::bigint AS exact_rank, NULL::jsonb AS terms, NULL::text[] AS session_principals,
+           NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
 ) AS found ON true
@@ -347,6 +378,9 @@ def search_statement(request: SearchRequest) -> Statement:
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
         lexical=lexical if request.terms else _NO_LEXICAL,
+        readable=_READABLE.format(counted_in_index=counted_in_index) if question.explain else sql.SQL(""),
+        joined_readable=sql.SQL("CROSS JOIN readable") if question.explain else sql.SQL(""),
+        explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
         exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
@@ -370,6 +404,11 @@ def search_statement(request: SearchRequest) -> Statement:
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
+    parts = _TERM_PARTS.format(counted_in_index=counted_in_index, term_space=sql.Literal(TERM_SPACE))
+    return _EXPLAINED.format(terms=parts if request.terms else sql.SQL("NULL::jsonb"))
 
 
 def _exact(
