@@ -7,9 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
 from strata.errors import EmbeddingModelMismatch, SessionNameTaken, SessionNotFound, StaleFence, TemporaryError
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, Vector
 from strata.ports import CommitRequest, CommitResult
 
 
@@ -36,6 +38,14 @@ class FakeBlobCache:
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         return set(keys) & self.blobs.keys()
+
+    def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
+        vectors: dict[bytes, Vector] = {}
+        for key in keys:
+            versions = [blob for kept, blob in self.blobs.items() if replace(kept, blob_sha=key.blob_sha) == key]
+            for embedded in versions[-1].chunks if versions else ():
+                vectors[embedded.chunk.text_key] = embedded.embedding.astype(np.float16).astype(np.float32)
+        return vectors
 
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         for blob in blobs:

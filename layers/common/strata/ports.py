@@ -143,6 +143,12 @@ class BlobCache(Protocol):
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]: ...
 
+    def earlier_vectors(self, keys: Collection[BlobKey]) -> Mapping[bytes, Vector]:
+        """The vectors of the last prepared version of each of these files, whatever its content, by `Chunk.text_key`:
+        of the same tenant, repository, path, pipeline and model. As they are stored, in half precision.
+        """
+        ...
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat."""
         ...

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob
+from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -28,6 +28,13 @@ class PostgresBlobCache:
             return set()
         rows = self._database.transact(lambda c: c.execute(self._sql["present"], _columns(wanted)).fetchall())
         return {wanted[place - 1] for (place,) in rows}
+
+    def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        rows = self._database.transact(lambda c: c.execute(self._sql["earlier_vectors"], _columns(wanted)).fetchall())
+        return {bytes(text_key): copying.vector(bytes(embedding)) for text_key, embedding in rows}
 
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
@@ -132,5 +139,6 @@ def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, 
                 copying.int4_array(ids[order]),
                 copying.int4_array(occurrences[order]),
                 copying.int4(embedded.length),
+                chunk.text_key,
             )
         )
