@@ -69,7 +69,8 @@ class Indexer:
         self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress, *, is_snapshot: bool
     ) -> JobReport:
         session = self._session(job)
-        with self.objects.download(job.object_key, max_bytes=self.settings.limits.max_archive_bytes) as file:
+        max_bytes = self.settings.limits.max_archive_bytes
+        with self.objects.download(job.object_key, version=job.object_version, max_bytes=max_bytes) as file:
             upload = _Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))

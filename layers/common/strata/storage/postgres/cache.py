@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from strata.errors import SessionNotFound
 from strata.model.corpus import BlobKey, EmbeddedChunk, PreparedBlob
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
@@ -54,6 +55,7 @@ class PostgresBlobCache:
         return connection.execute(self._sql["known_terms"], {"terms": terms}).fetchall()
 
     def _keep(self, connection: Connection, blobs: Mapping[BlobKey, PreparedBlob], term_ids: Mapping[str, int]) -> None:
+        self._refuse_deleted_repositories(connection, blobs)
         parameters = {
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
@@ -73,6 +75,17 @@ class PostgresBlobCache:
                 )
                 copy.write(b"".join(_rows(blob_id, blobs[key].chunks, term_ids)))
             copy.write(copying.TRAILER)
+
+    def _refuse_deleted_repositories(self, connection: Connection, keys: Collection[BlobKey]) -> None:
+        repositories = sorted({(key.tenant, key.repo_id) for key in keys})
+        parameters = {
+            "tenants": [tenant for tenant, _ in repositories],
+            "repo_ids": [repo_id for _, repo_id in repositories],
+        }
+        connection.execute(self._sql["hold_repositories"], parameters)
+        # A statement of its own: after waiting for a deletion it must see what that has left.
+        if connection.execute(self._sql["deleted_repository"], parameters).fetchone() is not None:
+            raise SessionNotFound
 
 
 def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
