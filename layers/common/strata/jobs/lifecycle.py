@@ -15,6 +15,7 @@ from strata.errors import (
     SessionNotFound,
     UploadTooLarge,
 )
+from strata.jobs.fault_points import reach
 from strata.jobs.keeping import own_session
 from strata.jobs.naming import (
     CONTENT_TYPES,
@@ -221,9 +222,12 @@ class Lifecycle:
         return self._accept(session, job, stored.version)
 
     def _accept(self, session: Session, job: Job, version: str | None) -> Job:
-        return self.jobs.accept(
+        reach("before_accept")
+        accepted = self.jobs.accept(
             job.job_id, session_id=session.session_id, object_version=version, applied_seq=session.applied_seq
         )
+        reach("after_accept")
+        return accepted
 
     def _job_of(self, named: ObjectName, session: Session, uploaded: UploadedObject) -> Job:
         known_name = is_job_id(named.name)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from strata.errors import SessionNotFound
+from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, EmbeddedChunk, PreparedBlob
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
@@ -38,7 +39,9 @@ class PostgresBlobCache:
         if not new:
             return
         term_ids = self._term_ids({term for blob in new.values() for chunk in blob.chunks for term in _terms(chunk)})
+        reach("before_cache_write")
         self._database.transact(lambda connection: self._keep(connection, new, term_ids))
+        reach("after_cache_write")
 
     def _term_ids(self, terms: Collection[str]) -> dict[str, int]:
         known: dict[str, int] = {}
@@ -62,6 +65,7 @@ class PostgresBlobCache:
             "notes": [json.dumps([storable_text(note) for note in blob.notes]) for blob in blobs.values()],
         }
         added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
+        reach("in_cache_write")
         with connection.cursor().copy(self._sql["copy_chunks"]) as copy:
             copy.write(copying.HEADER)
             for blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model in added:

@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import errors
 
 from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence
+from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import FileEntry
 from strata.ports import CommitRequest, CommitResult
@@ -155,7 +156,9 @@ class PostgresSessionStore:
         }
 
     def commit(self, request: CommitRequest) -> CommitResult:
+        reach("before_commit")
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
+        reach("after_commit")
         if committed.written >= LARGE_COMMIT_CHUNKS:
             parameters = {"index_id": committed.index_id}
             self._database.transact(lambda connection: connection.execute(queries("commit")["tidy"], parameters))
