@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -22,8 +24,18 @@ _SNAPSHOT = load_function("index_snapshot")
 _HANDLERS: dict[str, Callable[[dict[str, Any], Any], object]] = {
     "changes": _CHANGES.on_changes,
     "uploads": _SNAPSHOT.on_upload,
-    "changes_http": _CHANGES.http,
+    "snapshot_http": _SNAPSHOT.http,
 }
+
+
+@dataclass(frozen=True)
+class Context(LambdaContext):
+    """One whose time runs out."""
+
+    until_s: float = 0.0
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(0, round((self.until_s - time.monotonic()) * 1000))
 
 
 def warm() -> None:
@@ -51,7 +63,8 @@ def work(environment: Mapping[str, str], handler: str, event: dict[str, Any], re
     if os.environ.get(VARIABLE):
         bootstrap.embedder = shaky_embedder  # type: ignore[assignment]
     try:
-        _HANDLERS[handler](event, LambdaContext(aws_request_id=uuid.uuid4().hex, remaining_ms=remaining_ms))
+        until_s = time.monotonic() + remaining_ms / 1000
+        _HANDLERS[handler](event, Context(aws_request_id=uuid.uuid4().hex, until_s=until_s))
     except Exception as error:
         if os.environ.get("STRATA_TEST_SHOW"):
             raise

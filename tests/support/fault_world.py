@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -169,9 +170,9 @@ class World:
         limit = time.monotonic() + within_s
         while True:
             order = self.order(session_id)
-            if order.accepted_seq == order.done_seq and order.lease_until_ms == 0:
-                if all(self.job(job).status.ended for job in jobs):
-                    return
+            idle = order.accepted_seq == order.done_seq and order.lease_until_ms == 0
+            if idle and all(self.job(job).status.ended for job in jobs):
+                return
             if time.monotonic() > limit:
                 raise AssertionError(f"{session_id} does not come to its end: {order}")
             leased_s = order.lease_until_ms / 1000 + LEASE_S / 5 - time.time()
@@ -194,7 +195,12 @@ class World:
             assert [event.name for event in events].count("terminal") == 1
             assert events[-1].name == "terminal"
         order = self.order(session_id)
-        assert (order.accepted_seq, order.done_seq, order.lease_until_ms, order.lock_owner) == (len(jobs), len(jobs), 0, None)
+        assert (order.accepted_seq, order.done_seq, order.lease_until_ms, order.lock_owner) == (
+            len(jobs),
+            len(jobs),
+            0,
+            None,
+        )
         item = bootstrap._jobs_table().get({"pk": f"session#{session_id}", "sk": "order"})
         assert item is not None
         assert "list_name" not in item
@@ -211,7 +217,7 @@ class World:
         return self.chunks(session_id)
 
 
-def killed(process: Any, timeout_s: float = 60.0) -> bool:
+def killed(process: Any, timeout_s: float = 900.0) -> bool:
     """Waits for the process's end; whether a fault point has killed it."""
     process.join(timeout_s)
     assert process.exitcode is not None, "the worker does not end"
@@ -229,8 +235,8 @@ def apply(files: dict[str, str], changes: Sequence[Mapping[str, Any]]) -> None:
 
 def wait_until_stopped(pid: int, timeout_s: float = 30.0) -> None:
     limit = time.monotonic() + timeout_s
-    while os.path.exists(f"/proc/{pid}"):
-        if open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "T":
+    while True:
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
             return
         if time.monotonic() > limit:
             break

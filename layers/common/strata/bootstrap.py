@@ -265,13 +265,14 @@ def upload_worker() -> UploadWorker:
 @cache
 def indexer() -> JobRunner:
     """Does the work of one job."""
+    from strata.indexing.persistence import PersistentEmbedder
     from strata.indexing.pipeline import Indexer
 
     return Indexer(
         sessions=session_store(),
         cache=blob_cache(),
         objects=object_store(),
-        embedder=embedder(),
+        embedder=PersistentEmbedder(embedder=embedder()),
         settings=settings().indexing,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from strata.errors import SessionNotFound
+from strata.jobs.fault_points import reach
 from strata.jobs.naming import object_folders
 from strata.jobs.reading import readable_session
 from strata.model.access import Identity, Principal, Session
@@ -56,10 +57,12 @@ class SessionKeeper:
             applied_seq=session.applied_seq,
             fence=session.fence,
         )
+        reach("after_seize")
         try:
             self.sessions.delete(session_id, held.deletion or held.fence)
         finally:
             self.lock.abandon(held)
+        reach("after_delete")
         self.calls.send(WorkOrder(session_id=session_id))
 
     def purge(self, held: Lease, keep: Callable[[], Lease]) -> None:
@@ -67,11 +70,15 @@ class SessionKeeper:
         session_id, started = held.session_id, self.clock.now()
         if self.sessions.delete(session_id, held.deletion or held.fence):
             while self.sessions.purge(session_id):
+                reach("in_purge")
                 keep()
             for folder in object_folders(session_id):
                 self.objects.remove_all(folder, before=started)
                 keep()
+            reach("after_objects")
             self.jobs.remove_session(session_id, before=started)
             keep()
+            reach("before_end_of_purge")
             self.sessions.end_purge(session_id)
+            reach("after_end_of_purge")
         self.lock.remove(keep())

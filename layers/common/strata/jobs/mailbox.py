@@ -185,9 +185,9 @@ class _Heartbeat:
     committing: bool = False
 
     def __call__(self, progress: Progress, /) -> None:
+        self.advanced = self.advanced or progress.counters.cache_miss_files > 0
         self.keep()
         now = self.mailbox.clock.now()
-        self.advanced = self.advanced or progress.counters.cache_miss_files > 0
         if self.job is not None:
             self._look(self.job, now, progress.phase)
         due = self.told_at is None or now - self.told_at >= self.mailbox.event_every
