@@ -125,7 +125,7 @@ class FakeSessionStore:
                 return True
             if session.fence >= fence:
                 return False
-            del self.sessions[session_id]
+            del self.sessions[session_id], self.files[session_id]
             self._applied.pop(session_id, None)
             self.deleted[session_id] = replace(session, fence=fence)
             return True
@@ -134,7 +134,7 @@ class FakeSessionStore:
         session = self.deleted.get(session_id)
         if session is None or session_id not in self.chunks:
             return False
-        del self.files[session_id], self.chunks[session_id]
+        del self.chunks[session_id]
         repository = (session.tenant, session.repo_id)
         if all((living.tenant, living.repo_id) != repository for living in self.sessions.values()):
             for key in [key for key in self.cache.blobs if (key.tenant, key.repo_id) == repository]:
