@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from strata_client.cli import cloud, content
+from strata_client.cli import benching, cloud, content
 from strata_client.cli.demo import demo
 from strata_client.cli.screen import Screen
 from strata_client.errors import ApiUnreachable, ClientError, StrataApiError
@@ -34,8 +34,10 @@ app.command()(content.ask)
 app.command()(content.search)
 app.add_typer(content.jobs_app, name="jobs")
 app.add_typer(content.sessions_app, name="sessions")
+app.command()(content.drift)
 app.command()(cloud.token)
 app.command()(cloud.migrate)
+app.command(context_settings=benching.PASSED_ON)(benching.bench)
 app.add_typer(cloud.model_app, name="model")
 
 

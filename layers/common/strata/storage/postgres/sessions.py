@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from psycopg import errors
 
-from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence
+from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence, StrataError
 from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import FileEntry
@@ -21,13 +22,18 @@ PURGE_ROWS = 5_000
 PURGE_BLOBS = 500
 LARGE_COMMIT_CHUNKS = 1_000
 """From here on a commit is followed by `tidy`."""
+NEAREST_ROWS = 50_000
+"""From here on vectors are kept in cells of neighbours; smaller ones are scanned, exactly."""
+
+_log = logging.getLogger(__name__)
 
 
 class PostgresSessionStore:
     """Keeps the promise of `strata.ports.SessionStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, nearest_from_rows: int = NEAREST_ROWS) -> None:
         self._database = database
+        self._nearest_from_rows = nearest_from_rows
         self._sql = queries("sessions")
 
     def create(
@@ -162,7 +168,19 @@ class PostgresSessionStore:
         if committed.written >= LARGE_COMMIT_CHUNKS:
             parameters = {"index_id": committed.index_id}
             self._database.transact(lambda connection: connection.execute(queries("commit")["tidy"], parameters))
+        if committed.written and committed.result.chunks >= self._nearest_from_rows:
+            self._build_nearest(committed.index_id)
         return committed.result
+
+    def _build_nearest(self, index_id: int) -> None:
+        """The commit stands whatever comes of it: without cells, searches look at every row."""
+        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows}
+        try:
+            self._database.transact(
+                lambda connection: connection.execute(queries("commit")["build_nearest"], parameters)
+            )
+        except StrataError:
+            _log.warning("The cells of index %d could not be built; the next commit tries again.", index_id)
 
 
 def _session(row: tuple[Any, ...]) -> Session:
