@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, TemporaryError
+from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, CommitResult
@@ -58,11 +59,15 @@ class _Commit:
             "generation": session.generation + 1,
         }
         blob_ids = self._find_blobs(session)
+        reach("in_commit_before_writes")
         self._remove(parameters)
+        reach("in_commit_after_removes")
         written = self._write(parameters, blob_ids)
+        reach("in_commit_after_writes")
         self._change_rights(parameters)
         chunks = self._count(parameters)
         self._finish(parameters, chunks)
+        reach("in_commit_before_its_end")
         result = CommitResult(
             generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False
         )

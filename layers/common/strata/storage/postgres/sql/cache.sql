@@ -24,6 +24,18 @@ CROSS JOIN LATERAL (
 JOIN rag_chunk_cache AS c USING (blob_id)
 WHERE c.text_key <> '';
 
+-- name: hold_repositories
+-- A session of the repository can't be deleted until this transaction has ended: what is kept now is seen by the purge.
+SELECT FROM rag_sessions WHERE (tenant, repo_id) IN (SELECT * FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[]))
+ORDER BY session_id FOR KEY SHARE;
+
+-- name: deleted_repository
+-- One whose last session was deleted: nothing is kept for it any more.
+SELECT d.repo_id FROM rag_deleted_sessions AS d
+WHERE (d.tenant, d.repo_id) IN (SELECT * FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[]))
+  AND NOT EXISTS (SELECT FROM rag_sessions AS s WHERE s.tenant = d.tenant AND s.repo_id = d.repo_id)
+LIMIT 1;
+
 -- name: known_terms
 SELECT term, term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[]);
 
