@@ -1,4 +1,4 @@
-"""`python -m strata_bench`: index a corpus and ask it, on a Postgres and an S3 that are started for this run."""
+"""`strata bench`: index a corpus and ask it, on a Postgres and an S3 that are started for this run."""
 
 from __future__ import annotations
 
@@ -8,41 +8,78 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from strata.errors import StrataError
 from strata.ports import Embedder
-from strata_bench.corpus import PROJECT, own_corpus, read_corpus
+from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
 from strata_bench.index import run_index
 from strata_bench.query import run_query
-from strata_bench.workbench import workbench
+from strata_bench.scale import run_scale
+from strata_bench.workbench import Workbench, workbench
 from strata_local.errors import LocalCloudError
 from strata_local.models import pull_minilm
+
+EXAMPLE = "Example: strata bench query --data DIR --json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Status 0, or 2 when it can't be measured."""
-    parser = argparse.ArgumentParser(prog="python -m strata_bench", description=__doc__)
-    parser.add_argument(
-        "--corpus", type=Path, help="a folder with corpus.jsonl and queries.jsonl; default: this project"
-    )
-    parser.add_argument("--embedder", choices=["onnx", "hashed"], default="onnx", help="`hashed` costs no time")
-    parser.add_argument("--threads", type=int, default=0, help="threads of the embedder; 0: one a core")
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         corpus = read_corpus(options.corpus) if options.corpus else own_corpus()
         embedder = _embedder(options.embedder, threads=options.threads)
         with workbench(embedder) as bench:
-            _say(f"indexing {len(corpus.files)} files of {corpus.name}")
-            index = run_index(bench, corpus)
-            _say(f"asking {len(corpus.questions)} questions")
-            query = run_query(bench, corpus)
+            found = _measured(bench, corpus, embedder, options)
     except (StrataError, LocalCloudError) as error:
         _say(str(error))
         return 2
-    found = {"embedder": embedder.model_id, "cores": os.cpu_count(), "index": index, "query": query}
+    found = {"embedder": embedder.model_id, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), **found}
     print(json.dumps(found, indent=None if options.json else 2))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="strata bench", description=__doc__, epilog=EXAMPLE)
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=["all", "index", "query", "scale"],
+        default="all",
+        help="index: files and chunks a second; query: against plain SQL on the same rows; all: both; "
+        "scale: growth with the number of chunks",
+    )
+    parser.add_argument(
+        "--data",
+        "--corpus",
+        dest="corpus",
+        type=Path,
+        help="a folder with corpus.jsonl and queries.jsonl; default: this project",
+    )
+    parser.add_argument("--embedder", choices=["onnx", "hashed"], default="onnx", help="`hashed` costs no time")
+    parser.add_argument("--threads", type=int, default=0, help="threads of the embedder; 0: one a core")
+    parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
+    parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
+    parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    return parser
+
+
+def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: argparse.Namespace) -> dict[str, Any]:
+    if options.what == "scale":
+        sizes = [int(size) for size in options.sizes.split(",")]
+        return run_scale(bench, corpus, embedder, sizes=sizes, sessions=options.sessions, churn=options.churn, say=_say)
+    _say(f"indexing {len(corpus.files)} files of {corpus.name}")
+    if options.what == "query":
+        bench.snapshot(corpus.files)
+        return _asked(bench, corpus)
+    index = run_index(bench, corpus)
+    return index if options.what == "index" else {"index": index, "query": _asked(bench, corpus)}
+
+
+def _asked(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
+    _say(f"asking {len(corpus.questions)} questions")
+    return run_query(bench, corpus)
 
 
 def _embedder(name: str, *, threads: int) -> Embedder:

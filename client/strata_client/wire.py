@@ -47,6 +47,22 @@ class SessionView(TypedDict):
     dimension: int
 
 
+class DriftedView(TypedDict):
+    """`known` is the longest part of a symbol's name that exists."""
+
+    path: str
+    line: int
+    kind: Literal["file", "symbol"]
+    name: str
+    known: str | None
+
+
+class DriftView(TypedDict):
+    session_id: str
+    drift: list[DriftedView]
+    truncated: bool
+
+
 class JobView(TypedDict):
     """`skipped` and `failed` are capped lists; the counters are whole."""
 
@@ -64,6 +80,23 @@ class JobView(TypedDict):
     failed: list[PathReason]
     error: ErrorView | None
     links: dict[str, str]
+
+
+class DeadLetterView(TypedDict):
+    """An upload that could not become a job."""
+
+    id: str
+    session_id: str | None
+    object_key: str
+    reason: str
+    created_at: str
+
+
+class FailureList(TypedDict):
+    """Both newest first; `retry_job` takes the id of each."""
+
+    jobs: list[JobView]
+    dead_letters: list[DeadLetterView]
 
 
 class UploadForm(TypedDict):
@@ -139,6 +172,37 @@ class AnswerView(TypedDict):
     timings_ms: dict[str, float]
 
 
+class Also(TypedDict):
+    """A row that another one stands for."""
+
+    layer: str
+    path: str
+    lines: list[int]
+
+
+class ScorePart(TypedDict):
+    """What a list (`dense`, `lexical`, `exact`) or a field of the reranker (`rank` is null) adds to a row's score."""
+
+    name: str
+    rank: int | None
+    value: float | None
+    weight: float
+    part: float
+
+
+class TermPart(TypedDict):
+    term: str
+    part: float
+
+
+class Explanation(TypedDict):
+    """`terms` is null where the session has restricted files."""
+
+    parts: list[ScorePart]
+    terms: list[TermPart] | None
+    allowed_by: str
+
+
 class Row(TypedDict):
     """A ranked chunk with its ranking fields."""
 
@@ -157,8 +221,12 @@ class Row(TypedDict):
     prefer_bonus: int
     test_penalty: int
     layer_rank: int
+    exact_rank: int | None
+    structural_rank: int | None
+    also: list[Also]
     blob_sha: str
     chunk_id: int
+    explain: Explanation | None
 
 
 class RetrievedView(TypedDict):
@@ -179,6 +247,12 @@ class SearchOptions(TypedDict, total=False):
     prefer_like_patterns: list[str]
     prefer_non_tests: bool
     limit: int
+
+
+class RetrieveOptions(SearchOptions, total=False):
+    """`explain` asks for the parts of every row's score."""
+
+    explain: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from strata.model.jobs import Counters
 from strata.ports import BlobCache, ChunkSearch, CommitRequest, SearchRequest, SessionStore
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.features import FeatureReranker
+from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import Retriever, checked_text
 from strata.settings.model import AnsweringSettings, IndexingSettings
 from strata_eval.bootstrap import paired_bootstrap
@@ -56,7 +57,7 @@ class Bench:
             text=checked_text(text[:8_000]),
             session_id=self.session_id,
             identity=IDENTITY,
-            filter=Filter(layers=self.layers),
+            filter=Filter(layers=self.layers or DEFAULT_LAYERS),
             limit=ROWS,
         )
 

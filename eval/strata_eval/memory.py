@@ -1,7 +1,8 @@
 """`MemorySearch`: the search statement's lists and fusion in numpy, for experiments and training in seconds.
 
-It returns what `PostgresSearch` returns for a session without restricted files (tested against it), so that whatever
-ranks or measures candidates can't tell the two apart. Filters and rights are not its business.
+It returns what `PostgresSearch` returns from its dense and lexical lists for a session without restricted files (tested
+against it), so that whatever ranks or measures candidates can't tell the two apart. Rights, filters but for layers, and
+the lists of names and of neighbours are not its business.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class MemorySearch:
     def _covered(self, layers: Sequence[Layer]) -> NDArray[np.bool_]:
         if not layers:
             return np.ones(len(self.chunks), dtype=bool)
-        return np.array([chunk.layer in layers for chunk in self.chunks])
+        return np.array([chunk.layer in layers for chunk in self.chunks], dtype=bool)
 
 
 def _first(costs: Floats, count: int) -> Numbers:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import parse_file
-from strata.model.asking import Question, Retrieved
+from strata.model.asking import Filter, Question, Retrieved
 from strata.model.corpus import Chunk, FileEntry, SourceFile, blob_sha_of
 from strata.ports import SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.features import FEATURES, FeatureReranker, feature_rows
+from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import checked_text
 from strata.retrieval.weighing import fusion_weights, shape_of
 from strata_eval.bootstrap import paired_bootstrap
@@ -115,7 +116,9 @@ def _lesson(  # noqa: PLR0917 - one call
     weights = fusion_weights(shape_of(text, embedder.languages))
     retrieved = search.search(
         SearchRequest(
-            question=Question(text=text, session_id=judged.name, identity=IDENTITY, limit=50),
+            question=Question(
+                text=text, session_id=judged.name, identity=IDENTITY, limit=50, filter=Filter(layers=DEFAULT_LAYERS)
+            ),
             embedding=embedder.embed_query(text),
             embedding_model=embedder.model_id,
             terms=query_terms(text),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from strata_client.cli import cloud, content, evaluation
+from strata_client.cli import benching, cloud, content, evaluation
 from strata_client.cli.demo import demo
 from strata_client.cli.screen import Screen
 from strata_client.errors import ApiUnreachable, ClientError, StrataApiError
@@ -32,10 +32,12 @@ app.command()(cloud.status)
 app.command()(content.index)
 app.command()(content.ask)
 app.command()(content.search)
-app.command()(content.jobs)
-app.command()(content.sessions)
+app.add_typer(content.jobs_app, name="jobs")
+app.add_typer(content.sessions_app, name="sessions")
+app.command()(content.drift)
 app.command()(cloud.token)
 app.command()(cloud.migrate)
+app.command(context_settings=benching.PASSED_ON)(benching.bench)
 app.add_typer(cloud.model_app, name="model")
 app.add_typer(evaluation.eval_app, name="eval")
 

@@ -2,13 +2,15 @@
 
 They start empty every time. moto's S3 events lack the `sequencer` and the version, and would go to moto's own idea of a
 function; two of its private functions are replaced while the server runs, so that the events are whole and invoke the
-real ones. moto keeps its state in the process: one of these at a time.
+real ones, which Lambda's asynchronous invocation reaches too. moto keeps its state in the process: one of these at a
+time.
 """
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import json
 import logging
 import time
 import urllib.request
@@ -18,6 +20,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import boto3
+from moto.awslambda.models import LambdaBackend
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from moto.s3 import notifications
 
@@ -47,6 +50,7 @@ class LocalAws:
         self._server: ThreadedMotoServer | None = None
         self._log_handler: logging.Handler | None = None
         self._originals: dict[str, Any] = {}
+        self._original_invoke: Any = None
         self._sequence = itertools.count(time.time_ns())
 
     @property
@@ -86,6 +90,9 @@ class LocalAws:
             self._server = None
         for name, original in self._originals.items():
             setattr(notifications, name, original)
+        if self._original_invoke is not None:
+            LambdaBackend.invoke = self._original_invoke  # type: ignore[method-assign]
+            self._original_invoke = None
         self._originals.clear()
         if self._log_handler is not None:
             logging.getLogger("werkzeug").removeHandler(self._log_handler)
@@ -145,8 +152,26 @@ class LocalAws:
         def invoke_function(account_id: str, event_body: Any, fn_arn: str, region_name: str) -> None:  # noqa: ARG001
             self._invoke(fn_arn.rsplit(":", 1)[1], event_body)
 
+        self._original_invoke = LambdaBackend.invoke
+        LambdaBackend.invoke = self._lambda_invoke()  # type: ignore[method-assign]
         for name, replacement in (("_get_s3_event", whole_event), ("_invoke_awslambda", invoke_function)):
             setattr(notifications, name, replacement)
+
+    def _lambda_invoke(self) -> Callable[..., str | bytes | None]:
+        original = self._original_invoke
+
+        def invoke(  # noqa: PLR0917 - moto's signature
+            backend: LambdaBackend, function_name: str, qualifier: str | None, body: Any, headers: Any, reply: Any
+        ) -> str | bytes | None:
+            name = function_name.rsplit(":", 1)[-1]
+            if name in self._stack.functions and headers.get("X-Amz-Invocation-Type") == "Event":
+                self._invoke(name, json.loads(body))
+                reply["Content-Length"] = "0"
+                return ""
+            answer: str | bytes | None = original(backend, function_name, qualifier, body, headers, reply)
+            return answer
+
+        return invoke
 
     def _redirect_log(self) -> None:
         """Requests go to a file of ours instead of the terminal."""

@@ -279,7 +279,7 @@ class Functions:
                 function,
                 environment=environment,
                 log_folder=log_folder,
-                max_processes=limits.max_workers if function.triggers else limits.max_processes,
+                max_processes=_max_processes(function, limits),
             )
             for name, function in functions.items()
         }
@@ -299,7 +299,8 @@ class Functions:
     def prestart(self) -> None:
         """Start a process of every function, so that the first call finds its imports done."""
         for pool in self._pools.values():
-            pool.prestart()
+            if not pool.function.every_s:  # nobody waits for a scheduled one
+                pool.prestart()
 
     def invoke_asynchronously(self, name: str, event: object) -> None:
         """Queue an event: it is tried again after an error, as often as the template says, then it is a dead letter."""
@@ -337,6 +338,12 @@ class Functions:
         }
         with self._dead_letter_lock, self._dead_letters.open("a", encoding="utf-8") as letters:
             letters.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _max_processes(function: Function, limits: Limits) -> int:
+    if function.every_s:
+        return 1
+    return limits.max_workers if function.triggers else limits.max_processes
 
 
 def _failure_of(parts: Iterator[Part]) -> Failed | None:

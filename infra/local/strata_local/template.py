@@ -82,7 +82,10 @@ _PROPERTIES: Mapping[str, Mapping[str, str]] = {
 _EVENT_PROPERTIES: Mapping[str, set[str]] = {
     "Api": {"RestApiId", "Method", "Path", "ResponseTransferMode", "TimeoutInMillis"},
     "S3": {"Bucket", "Events", "Filter"},
+    "ScheduleV2": {"ScheduleExpression", "RetryPolicy"},
 }
+_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_SECONDS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 _SECTIONS = {
     "AWSTemplateFormatVersion", "Transform", "Description", "Parameters", "Globals", "Resources", "Outputs", "Metadata",
 }  # fmt: skip
@@ -128,6 +131,8 @@ class Function:
     layers: tuple[Path, ...]
     environment: Mapping[str, str]
     triggers: tuple[Trigger, ...] = ()
+    every_s: tuple[float, ...] = ()
+    """Its schedules: each a period."""
     retries: int = 2
 
     @property
@@ -286,6 +291,9 @@ class _Template:
             triggers=tuple(
                 self._trigger(f"{name}.{event}", properties) for event, properties in self._events(name, "S3")
             ),
+            every_s=tuple(
+                self._period(f"{name}.{event}", properties) for event, properties in self._events(name, "ScheduleV2")
+            ),
             retries=int(invoke.get("MaximumRetryAttempts", 2)),
         )
 
@@ -340,6 +348,12 @@ class _Template:
             prefix=rules.get("prefix", ""),
             suffix=rules.get("suffix", ""),
         )
+
+    def _period(self, where: str, event: Mapping[str, Any]) -> float:
+        found = _RATE.fullmatch(str(event["ScheduleExpression"]))
+        if found is None:
+            raise self._unsupported(f"event {where} has the schedule {event['ScheduleExpression']!r}")
+        return int(found[1]) * _SECONDS[found[2]]
 
     def _bucket(self, name: str) -> Bucket:
         versioning = self._properties(name).get("VersioningConfiguration") or {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Question, Retrieved
+from strata.model.asking import Candidate, Explanation, Question, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.retrieval.features import FEATURES, FeatureReranker, feature_rows, shipped_weights
 
@@ -84,19 +84,23 @@ def test_few_plain_words_look_for_what_code_does() -> None:
 
 
 def test_the_parts_of_a_score_add_up() -> None:
+    asked = Explanation(parts=(), terms=None, allowed_by="a rule")
     found = retrieved(
-        row(1, distance=0.4, dense_rank=1, bm25=3.0),
-        row(2, bm25=6.0, layer=Layer.C1_SYMBOL_CATALOG),
-        row(3, path="run.py"),
+        row(1, distance=0.4, dense_rank=1, bm25=3.0, explanation=asked),
+        row(2, bm25=6.0, layer=Layer.C1_SYMBOL_CATALOG, explanation=asked),
+        row(3, path="run.py", explanation=asked),
     )
-    reranker = FeatureReranker(languages=ENGLISH)
-    parts = reranker.parts(question("how to run it"), found)
-    scores = {
-        candidate.chunk_id: candidate.score
-        for candidate in reranker.rerank(question("how to run it"), found).candidates
-    }
-    for candidate, part in zip(found.candidates, parts, strict=True):
-        assert sum(part.values()) == pytest.approx(scores[candidate.chunk_id])
+    for ranked in FeatureReranker(languages=ENGLISH).rerank(question("how to run it"), found).candidates:
+        assert ranked.explanation is not None
+        assert ranked.explanation.parts
+        assert ranked.explanation.allowed_by == "a rule"
+        assert sum(part.part for part in ranked.explanation.parts) == pytest.approx(ranked.score)
+        assert all(part.part == pytest.approx((part.value or 0) * part.weight) for part in ranked.explanation.parts)
+
+
+def test_rows_that_nobody_asked_to_explain_are_not_explained() -> None:
+    ranked = FeatureReranker(languages=ENGLISH).rerank(question("run"), retrieved(row(1), row(2)))
+    assert [candidate.explanation for candidate in ranked.candidates] == [None, None]
 
 
 def test_the_best_row_comes_first_and_ties_keep_their_order() -> None:

@@ -27,6 +27,8 @@ def test_every_sample_event_is_one_that_the_template_sends(path: Path) -> None:
         assert any(unquote_plus(described["key"]).startswith(prefix) for prefix in prefixes)
         assert described["versionId"]
         assert described["sequencer"]
+    elif event.get("source") == "aws.scheduler":
+        assert any(each.every_s for each in STACK.functions.values())
     else:
         scope, _ = request_of(event)
         matched = match_route(STACK.routes, scope["method"], event["path"])
@@ -46,6 +48,8 @@ def test_every_function_has_a_sample_event() -> None:
                 for trigger in each.triggers
                 if key.startswith(trigger.prefix)
             }
+        elif event.get("source") == "aws.scheduler":
+            functions |= {name for name, each in STACK.functions.items() if each.every_s}
         else:
             matched = match_route(STACK.routes, event["httpMethod"], event["path"])
             assert matched is not None

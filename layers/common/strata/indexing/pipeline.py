@@ -14,6 +14,7 @@ from strata.indexing.plan import Plan, plan
 from strata.indexing.prepare import Prepared, Preparer
 from strata.indexing.uploads import Caps, UploadEntry, read_entries
 from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
+from strata.jobs.fault_points import reach
 from strata.jobs.running import Progress, ReportProgress
 from strata.model.access import Session
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
@@ -69,11 +70,13 @@ class Indexer:
         self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress, *, is_snapshot: bool
     ) -> JobReport:
         session = self._session(job)
-        with self.objects.download(job.object_key, max_bytes=self.settings.limits.max_archive_bytes) as file:
+        max_bytes = self.settings.limits.max_archive_bytes
+        with self.objects.download(job.object_key, version=job.object_version, max_bytes=max_bytes) as file:
             upload = _Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
             difference = self._plan(session, wanted, is_snapshot=is_snapshot)
+            reach("after_plan")
             outcome = self._prepare(session, upload, wanted, difference)
         total = len(difference.upserts)
         counters = outcome.counters(indexed_files=0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -18,10 +18,21 @@ from strata.errors import EmbedderRejected, FileUnreadable
 from strata.indexing.chunking import Chunker
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
+from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
-from strata.indexing.reading import read_text
-from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, PreparedBlob, SourceFile, Vectors
+from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
+from strata.model.corpus import (
+    BlobKey,
+    Chunk,
+    EmbeddedChunk,
+    Link,
+    LinkKind,
+    PreparedBlob,
+    SourceFile,
+    Vector,
+    Vectors,
+)
 from strata.ports import BlobCache, Embedder
 from strata.retrieval.analyser import analyse
 
@@ -31,44 +42,56 @@ BATCH_FILES = 64
 BATCH_BYTES = 2 * 1024 * 1024
 EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
+MOST_LINKS = 20_000
+"""Of one file: more are a generated one's."""
+MAX_NAME_CHARACTERS = 500
+"""Of a link: names are parts of an index, whose entry ends at 2,704 bytes."""
 _LENGTH_TOLERANCE = 1e-3
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+_RESTRUCTURED_SUFFIXES = (".rst", ".rest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFile:
-    """A file's chunks, without vectors, and what is worth saying about it."""
+    """A file's chunks, without vectors, its links, and what is worth saying about it."""
 
     chunks: tuple[Chunk, ...]
+    links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def parser_for(path: str) -> Parser:
     """The parser by the file name's extension; text of any other kind is cut into windows."""
     name = path.rpartition("/")[2].lower()
-    if name.endswith(_MARKDOWN_SUFFIXES):
+    if name.endswith((*_MARKDOWN_SUFFIXES, NOTEBOOK_SUFFIX)):
         return parse_markdown
+    if name.endswith(_RESTRUCTURED_SUFFIXES):
+        return parse_restructured
     return CODE_PARSERS.get(f".{name.rpartition('.')[2]}", parse_text)
 
 
 def parse_file(source: SourceFile, chunker: Chunker) -> ParsedFile:
     """One file's chunks. Raises `FileUnreadable`."""
     parsed = _parsed(source)
-    return ParsedFile(chunks=chunker.cut([(source.path, parsed.passages)])[0], notes=parsed.notes)
+    return _file(parsed, chunker.cut([(source.path, parsed.passages)])[0])
+
+
+def _file(parsed: ParsedSource, chunks: tuple[Chunk, ...]) -> ParsedFile:
+    return ParsedFile(chunks=chunks, links=parsed.links, notes=parsed.notes)
 
 
 def _parsed(source: SourceFile) -> ParsedSource:
-    return parser_for(source.path)(source.path, read_text(source.path, source.content))
+    parsed = parser_for(source.path)(source.path, read_text(source.path, source.content))
+    itself = Link(kind=LinkKind.DEFINES, symbol="", target=source.path, line=1, is_path=True)
+    fitting = (link for link in parsed.links if max(len(link.target), len(link.symbol)) <= MAX_NAME_CHARACTERS)
+    return replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)))
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
     """The chunks with their vectors and term counts, in order. Raises `EmbedderRejected` and `EmbedderUnavailable`."""
     texts = [chunk.embedded_text for chunk in chunks]
     vectors = _checked(embedder.embed_documents(texts), len(texts), embedder.dimension) if texts else ()
-    return [
-        EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(text)))
-        for chunk, text, vector in zip(chunks, texts, vectors, strict=True)
-    ]
+    return [_with_terms(chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True)]
 
 
 def _checked(vectors: Vectors, count: int, dimension: int) -> Vectors:
@@ -100,7 +123,13 @@ class _Readable:
     parsed: ParsedFile
 
     def prepared(self, chunks: Sequence[EmbeddedChunk]) -> PreparedBlob:
-        return PreparedBlob(key=self.key, source=self.source.content, chunks=tuple(chunks), notes=self.parsed.notes)
+        return PreparedBlob(
+            key=self.key,
+            source=self.source.content,
+            chunks=tuple(chunks),
+            links=self.parsed.links,
+            notes=self.parsed.notes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,36 +166,50 @@ class Preparer:
             advanced()
         cut = self.chunker.cut([(source.path, parsed.passages) for _, source, parsed in files])
         return [
-            _Readable(key=key, source=source, parsed=ParsedFile(chunks=chunks, notes=parsed.notes))
+            _Readable(key=key, source=source, parsed=_file(parsed, chunks))
             for (key, source, parsed), chunks in zip(files, cut, strict=True)
         ]
 
     def _embed(self, files: Sequence[_Readable], done: Prepared, advanced: Callable[[], None]) -> list[PreparedBlob]:
+        known = self.cache.earlier_vectors([file.key for file in files])
         try:
-            embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], advanced))
+            embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], known, advanced))
             return [file.prepared(list(islice(embedded, len(file.parsed.chunks)))) for file in files]
         except EmbedderRejected as error:
-            blobs = list(self._embed_one_by_one(files, done, advanced))
+            blobs = list(self._embed_one_by_one(files, known, done, advanced))
             if not blobs and not done.files:
                 raise
             _log.warning("The embedder refused a batch: %s", error.message)
             return blobs
 
     def _embed_one_by_one(
-        self, files: Sequence[_Readable], done: Prepared, advanced: Callable[[], None]
+        self, files: Sequence[_Readable], known: Mapping[bytes, Vector], done: Prepared, advanced: Callable[[], None]
     ) -> Iterator[PreparedBlob]:
         for file in files:
             try:
-                yield file.prepared(self._embedded(file.parsed.chunks, advanced))
+                yield file.prepared(self._embedded(file.parsed.chunks, known, advanced))
             except EmbedderRejected as error:
                 done.failed[file.source.path] = error.message
 
-    def _embedded(self, chunks: Sequence[Chunk], advanced: Callable[[], None]) -> list[EmbeddedChunk]:
+    def _embedded(
+        self, chunks: Sequence[Chunk], known: Mapping[bytes, Vector], advanced: Callable[[], None]
+    ) -> list[EmbeddedChunk]:
+        """A chunk whose text the file held before keeps its vector."""
+        vectors = [known.get(chunk.text_key) for chunk in chunks] if known else [None] * len(chunks)
+        new = [chunk for chunk, vector in zip(chunks, vectors, strict=True) if vector is None]
         embedded: list[EmbeddedChunk] = []
-        for start in range(0, len(chunks), EMBED_CHUNKS):
-            embedded += embed(chunks[start : start + EMBED_CHUNKS], self.embedder)
+        for start in range(0, len(new), EMBED_CHUNKS):
+            embedded += embed(new[start : start + EMBED_CHUNKS], self.embedder)
             advanced()
-        return embedded
+        fresh = iter(embedded)
+        return [
+            next(fresh) if vector is None else _with_terms(chunk, vector)
+            for chunk, vector in zip(chunks, vectors, strict=True)
+        ]
+
+
+def _with_terms(chunk: Chunk, vector: Vector) -> EmbeddedChunk:
+    return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(chunk.embedded_text)))
 
 
 def _batches(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[tuple[BlobKey, SourceFile]]]:

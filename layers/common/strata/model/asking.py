@@ -31,13 +31,88 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A self-contained question of one caller to one session; `text` is stripped, with at least one word."""
+    """A self-contained question of one caller to one session; `text` is stripped, with at least one word.
+
+    `explain` asks for the parts of every row's score; it changes neither rows nor order.
+    """
 
     text: str
     session_id: str
     identity: Identity
     filter: Filter = field(default_factory=Filter)
     limit: int = 10
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A symbol, path or code that a question names, as it was written, and the term that stands for the whole."""
+
+    text: str
+    term: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrase:
+    """Words in quotes, one blank between them; a chunk that holds the phrase has every one of `terms`."""
+
+    text: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a question asks for letter for letter."""
+
+    names: tuple[Name, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.phrases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Also:
+    """A row that is not shown because another one shows the same: its layer, and where it stands."""
+
+    layer: Layer
+    path: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePart:
+    """What a list, or a field of the reranker, adds to a row's score: its value times its weight.
+
+    In a list the row has a rank, and `value` is its own score there; a field has no rank.
+    """
+
+    name: str
+    rank: int | None
+    value: float | None
+    weight: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermPart:
+    """What a term of the question adds to a row's BM25 score."""
+
+    term: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`parts` add up to the row's score, `terms` (best first) to its `bm25`; `allowed_by` is the rule that shows it.
+
+    `terms` is None where the session has files with a list of readers: how rare a word is tells of files that the
+    caller may not read.
+    """
+
+    parts: tuple[ScorePart, ...]
+    terms: tuple[TermPart, ...] | None
+    allowed_by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +121,10 @@ class Candidate:
 
     `dense_rank` and `lexical_rank` start at 1 and are None where that list does not hold the row. `distance` is
     the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
-    every row, whichever list found it; None means that the search had no vector, or no words.
+    every row, whichever list found it; None means that the search had no vector, or no words. `exact_rank` is the
+    row's place among those that hold a name or a quoted phrase of the question, `structural_rank` its place among the
+    neighbours of the best rows. `also` names the rows that this one
+    stands for.
     """
 
     chunk_id: int
@@ -66,6 +144,10 @@ class Candidate:
     prefer_bonus: int = 0
     test_penalty: int = 0
     layer_rank: int = 0
+    exact_rank: int | None = None
+    structural_rank: int | None = None
+    also: tuple[Also, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """`FeatureReranker`: the fused rows in a better order, by a linear model over their ranking fields.
 
 Each field is brought to a common scale within the question, so a weight means the same for every session. A row's
-score is the sum of field times weight: what `parts` shows adds up. The weights are in `feature_weights.json`, with the
+score is the sum of field times weight: its explanation adds up. The weights are in `feature_weights.json`, with the
 run of `strata eval train` that made them.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from strata.model.asking import Candidate, Question, Retrieved
+from strata.model.asking import Candidate, Explanation, Question, Retrieved, ScorePart
 from strata.model.corpus import Layer
 from strata.retrieval.analyser import analyse, query_terms
 from strata.retrieval.weighing import QuestionShape, shape_of
@@ -70,18 +70,30 @@ class FeatureReranker:
         """
         if len(retrieved.candidates) < 2:
             return retrieved
-        scores = feature_rows(question.text, retrieved, self.languages) @ self._vector()
+        fields = feature_rows(question.text, retrieved, self.languages)
+        scores = fields @ self._vector()
         scored = [
-            replace(candidate, score=float(score))
-            for candidate, score in zip(retrieved.candidates, scores, strict=True)
+            replace(candidate, score=float(score), explanation=self._explained(candidate, values))
+            for candidate, score, values in zip(retrieved.candidates, scores, fields, strict=True)
         ]
         scored.sort(key=lambda candidate: (-candidate.prefer_bonus, candidate.test_penalty, -candidate.score))
         return replace(retrieved, candidates=tuple(scored))
 
-    def parts(self, question: Question, retrieved: Retrieved) -> list[dict[str, float]]:
-        """For each row, what each field adds to its score; fields that add nothing are left out."""
-        parts = feature_rows(question.text, retrieved, self.languages) * self._vector()
-        return [{name: float(part) for name, part in zip(FEATURES, row, strict=True) if part} for row in parts]
+    def _explained(self, candidate: Candidate, values: Floats) -> Explanation | None:
+        """The explanation, if the row has one, with the parts of the new score in place of those of the fusion."""
+        if candidate.explanation is None:
+            return None
+        weighed = (
+            (name, float(value), self.weights.get(name, 0.0)) for name, value in zip(FEATURES, values, strict=True)
+        )
+        return replace(
+            candidate.explanation,
+            parts=tuple(
+                ScorePart(name=name, rank=None, value=value, weight=weight, part=value * weight)
+                for name, value, weight in weighed
+                if value * weight
+            ),
+        )
 
     def _vector(self) -> Floats:
         return np.array([self.weights.get(name, 0.0) for name in FEATURES])

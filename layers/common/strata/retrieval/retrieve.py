@@ -12,7 +12,9 @@ from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retri
 from strata.model.corpus import Layer
 from strata.ports import ChunkSearch, Embedder, Reranker, SearchRequest
 from strata.retrieval.analyser import query_terms
-from strata.retrieval.filters import checked_paths
+from strata.retrieval.diversity import diversified
+from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
+from strata.retrieval.naming import names_in
 from strata.retrieval.weighing import fusion_weights, shape_of
 
 MAX_FILE_CHUNKS = 500
@@ -40,7 +42,9 @@ class Retriever:
     reranker: Reranker | None = None
 
     def retrieve(self, question: Question) -> Retrieved:
-        """The best `question.limit` chunks that the caller may read, best first, by meaning and by words.
+        """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
+
+        More are searched for than are shown, so that what shows the same lines as a better row can give way.
 
         Raises `InvalidQuery`, `SessionNotFound`, `EmbeddingModelMismatch`, and the embedder's and the store's
         temporary errors.
@@ -56,16 +60,16 @@ class Retriever:
                 embedding=self.embedder.embed_query(question.text),
                 embedding_model=self.embedder.model_id,
                 terms=terms,
-                depth=self.depth if self.reranker is None else max(self.depth, RERANKED_ROWS),
-                rows=0 if self.reranker is None else RERANKED_ROWS,
+                names=names_in(question.text),
+                depth=self.depth,
+                rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
                 dense_weight=weights.dense,
                 lexical_weight=weights.lexical,
             )
         )
-        if self.reranker is None:
-            return found
-        reranked = self.reranker.rerank(question, found)
-        return replace(reranked, candidates=reranked.candidates[: question.limit])
+        if self.reranker is not None:
+            found = self.reranker.rerank(question, found)
+        return replace(found, candidates=diversified(found.candidates, question.limit))
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.
@@ -98,7 +102,10 @@ class Retriever:
 def _checked(question: Question) -> Question:
     if question.limit < 1:
         raise InvalidRequest("The limit must be at least 1.")
-    return replace(question, text=checked_text(question.text))
+    filter = question.filter
+    if not filter.layers:
+        filter = replace(filter, layers=DEFAULT_LAYERS)
+    return replace(question, text=checked_text(question.text), filter=filter)
 
 
 def checked_text(text: str) -> str:

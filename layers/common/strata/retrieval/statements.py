@@ -5,9 +5,10 @@ rest hangs on its `index_id`. So a statement without a row says "no such session
 "nothing found". A statement runs in a transaction that has `strata.tenant` and `strata.principals` set (the second
 wall); its own conditions on session, principals, layers and paths are the first.
 
-The transaction has `strata.index_id` set too, by `index_statement`: a value that the planner can see. It then leaves
-out the other partitions and knows how many rows the index has; from a subquery it would take each session for an
-average one. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing is found.
+The number of the session's index is a parameter, `index_id`, which whoever runs a statement fills in: what
+`index_statement` said, now or before. As a constant it lets the planner leave out the other partitions at once and know
+how many rows the index has. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing
+is found.
 
 Ranking reads the narrow tables only; the texts are joined for the rows that are returned.
 """
@@ -21,7 +22,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from strata.model.access import Identity
-from strata.model.asking import Filter
+from strata.model.asking import Filter, Names
 from strata.model.corpus import Layer, Vector
 from strata.ports import SearchRequest
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
@@ -30,17 +31,41 @@ from strata.retrieval.fusion import RANK_CONSTANT
 TERM_SPACE = 1_000_000_000
 """The dimension of `rag_chunk_terms.weights`: the greatest that pgvector's sparsevec has; a term's id is its place."""
 
+FIRST_DRAW_ROWS = 2_000
+"""About how many rows the rarest terms of a question may bring before there is a threshold."""
+EXACT_ROWS_LOOKED_AT = 200
+"""Rows with a name of the question whose texts are read to see what the name is there."""
+SEEDS = 10
+"""The best rows whose neighbours are looked for."""
+MOST_DEFINITIONS, MOST_USES = 3, 20
+"""A name with more of them leads nowhere in particular."""
+NEAREST_LEAST_ROWS = 10_000
+"""With fewer rows to find, looking at each is as fast as going by the cells, and exact."""
+NEAREST_LEAST_SHARE = 0.01
+"""Where fewer of an index' rows may be found, a search of the cells meets too many others."""
+_BELOW_FLOAT_ERROR = 0.9999
+"""Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
+
+
+NO_INDEX = 0
+"""A number that no index has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     text: sql.Composed
     parameters: Mapping[str, object]
 
+    def on(self, index_id: int) -> Mapping[str, object]:
+        """The parameters for this index."""
+        return {**self.parameters, "index_id": index_id}
+
 
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "prefer_bonus", "test_penalty", "best_distance",
-    "greatest_bm25",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
+    "prefer_bonus", "test_penalty",
+    "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
 SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
@@ -52,25 +77,51 @@ _SESSION = sql.SQL("""
 session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
-        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension,
+        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
-               coalesce(s.active_index_id, 0) <> current_setting('strata.index_id')::bigint AS index_moved
+               coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved
         FROM rag_sessions AS s LEFT JOIN rag_indexes AS i ON i.index_id = s.active_index_id
         WHERE s.session_id = %(session_id)s AND s.tenant = %(tenant)s
           AND (s.owner = ANY (%(principals)s::text[]) OR s.readers && %(principals)s::text[])
     ) AS found
 )""")
 
+# By the cells (IVFFlat's lists) where the index has them and the search may find many rows, else every allowed row is
+# looked at. The cells name rows; their distances are computed here, exactly, and the filter is applied once more. The
+# search of the cells gives up when too few of the rows that it meets are allowed: a short list is drawn from all rows.
 _DENSE = sql.SQL("""
+nearest_plan AS MATERIALIZED (
+    SELECT coalesce({by_cells} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+                    AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
+    FROM session CROSS JOIN LATERAL (
+        SELECT CASE WHEN {by_cells} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+            session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
+        ) END AS allowed_share
+    ) AS sampled
+),
+by_cells AS MATERIALIZED (
+    SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+    FROM strata_nearest(
+        (SELECT index_id FROM session), (SELECT dimension FROM session), (SELECT nearest_rows FROM session),
+        (SELECT allowed_share FROM nearest_plan), %(embedding)s::halfvec,
+        %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[], 2 * %(depth)s::int
+    ) AS named JOIN rag_chunk_vectors AS chunk ON chunk.chunk_id = named.chunk_id
+    WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
+    ORDER BY distance, chunk_id
+    LIMIT %(depth)s
+),
 dense AS (
     SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
     FROM (
-        SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
-        FROM rag_chunk_vectors AS chunk
-        WHERE {allowed}
-        ORDER BY {preferred_first} distance, chunk_id
-        LIMIT %(depth)s
+        SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells)
+        UNION ALL (
+            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+            FROM rag_chunk_vectors AS chunk
+            WHERE (SELECT count(*) < %(depth)s FROM by_cells) AND {allowed}
+            ORDER BY {preferred_first} distance, chunk_id
+            LIMIT %(depth)s
+        )
     ) AS nearest
 )""")
 
@@ -81,37 +132,67 @@ dense AS (
     WHERE false
 )""")
 
-# N and the document frequencies are summed over the layers that the search covers; `keys` find the rows that hold any
-# term of the query, `idf` scores them. MATERIALIZED: computed once, not for each chunk.
+# MaxScore in two draws. N and the document frequencies are summed over the layers that are covered; a term's bound
+# is the most that it can add to a score. `idf` scores a row by all terms, whichever found it. The first draw looks up
+# the rarest terms only, few rows whatever the question's length. When it fills the list, its last score is a threshold:
+# terms whose bounds together stay below it can't lift a row into the list, so the second draw leaves them out, and
+# mostly nothing is left to draw. The result is that of looking up every term. Where preferences come before the score,
+# the threshold holds only if the whole list is of the best kind.
+# MATERIALIZED: computed once, not for each chunk.
 _LEXICAL = sql.SQL("""
 covered AS MATERIALIZED (
     SELECT counted.layer, counted.chunk_count FROM rag_index_layers AS counted
     WHERE {counted_in_index} AND {covered_layer}
 ),
-frequencies AS (
-    SELECT held.term_id, sum(held.document_frequency) AS df
-    FROM covered CROSS JOIN LATERAL (
-        SELECT counted.term_id, counted.document_frequency FROM rag_index_terms AS counted
-        WHERE {counted_in_index} AND counted.layer = covered.layer
-          AND counted.document_frequency > 0
-          AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
-    ) AS held
-    GROUP BY held.term_id
+asked AS MATERIALIZED (
+    SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
+           sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
+           row_number() OVER (ORDER BY df, term_id) AS place
+    FROM (
+        SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
+               sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
+               ln(1 + ((SELECT sum(chunk_count) FROM covered)::float8 - sum(held.document_frequency) + 0.5)
+                      / (sum(held.document_frequency) + 0.5)) AS idf
+        FROM covered CROSS JOIN LATERAL (
+            SELECT counted.term_id, counted.document_frequency, counted.greatest_weight FROM rag_index_terms AS counted
+            WHERE {counted_in_index} AND counted.layer = covered.layer
+              AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
+        ) AS held
+        GROUP BY held.term_id
+    ) AS counted
 ),
 query AS MATERIALIZED (
-    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys,
-           ('{{' || string_agg(term_id || ':' || ln(1 + (n - df + 0.5) / (df + 0.5)), ',')
-                 || '}}/{term_space}')::sparsevec AS idf
+    SELECT ('{{' || string_agg(term_id || ':' || idf, ',') || '}}/{term_space}')::sparsevec AS idf,
+           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= {first_draw_rows}) AS keys
+    FROM asked
+),
+first_draw AS MATERIALIZED (
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+    ORDER BY {preferred_first} bm25 DESC, chunk_id
+    LIMIT %(depth)s
+),
+remaining AS MATERIALIZED (
+    SELECT array_agg(key) AS keys
     FROM (
-        SELECT term_id, df::float8 AS df, (SELECT sum(chunk_count)::float8 FROM covered) AS n FROM frequencies
-    ) AS counted
+        SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
+    ) AS ordered
+    WHERE bounds >= {below_float_error} * (
+        SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END FROM first_draw
+    ) AND key <> ALL ((SELECT keys FROM query)::bigint[])
+),
+second_draw AS MATERIALIZED (
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys && (SELECT keys FROM remaining) AND {allowed}
+    ORDER BY {preferred_first} bm25 DESC, chunk_id
+    LIMIT %(depth)s
 ),
 lexical AS (
     SELECT matching.*, row_number() OVER (ORDER BY bm25 DESC, chunk_id) AS rank
     FROM (
-        SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
-        FROM rag_chunk_terms AS chunk
-        WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+        SELECT * FROM first_draw UNION SELECT * FROM second_draw
         ORDER BY {preferred_first} bm25 DESC, chunk_id
         LIMIT %(depth)s
     ) AS matching
@@ -122,6 +203,110 @@ lexical AS (
     SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
+)""")
+
+# What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
+# looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
+_EXACT = sql.SQL("""
+named AS MATERIALIZED (
+    SELECT array_agg((%(index_id)s::bigint << 32) | term_id) AS keys
+    FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
+),
+looked_at AS (
+    SELECT * FROM (
+        SELECT chosen.chunk_id, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
+               chosen.names_held + ({phrases_held}) AS mentions,
+               (lower(wide.path) = ANY (%(lower_names)s::text[])
+                OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
+                OR lower(wide.title) = ANY (%(lower_names)s::text[])
+                OR lower(wide.title) LIKE ANY (%(symbol_endings)s::text[])
+                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
+               ) AS definition
+        FROM (
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
+                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
+                       AS names_held
+            FROM rag_chunk_terms AS chunk
+            WHERE ({found}) AND {allowed}
+            ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
+            LIMIT {looked_at}
+        ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
+        WHERE {readable}
+    ) AS matching
+    WHERE mentions > 0
+    ORDER BY {preferred_first} definition DESC, mentions DESC, bm25 DESC, chunk_id
+    LIMIT %(depth)s
+),
+exact AS (
+    SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
+)""")
+_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
+# NULL, and so nothing, where a word of the phrase is in no chunk at all.
+_HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
+    SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
+               array_agg((%(index_id)s::bigint << 32) | term_id) END
+    FROM rag_terms WHERE term = ANY ({terms}::text[])
+)""")
+_HOLDS_THE_PHRASE = sql.SQL(
+    "(position({text} in lower(regexp_replace(wide.content, '[[:space:]]+', ' ', 'g'))) > 0)::int"
+)
+_NO_EXACT = sql.SQL("""
+exact AS (
+    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+)""")
+
+# Neighbours of the best rows over the links of their files: where the names in their lines are defined, and the lines
+# that name what they define (a document beside the code that it describes, a caller, a callee, a base class). A name
+# that many files define, or that stands everywhere, leads nowhere in particular. The more and the better the rows that
+# lead to a neighbour, the better its rank. Both ends of a link are readable.
+_STRUCTURAL = sql.SQL("""
+seeds AS MATERIALIZED (
+    SELECT wide.chunk_id, wide.path, wide.span_start, wide.span_end, best.score
+    FROM (
+        SELECT chunk_id, coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
+                         + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
+                         + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score
+        FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
+        ORDER BY score DESC, chunk_id
+        LIMIT {seeds}
+    ) AS best JOIN rag_chunks AS wide USING (chunk_id)
+    WHERE {readable}
+),
+linked AS MATERIALIZED (
+    SELECT seeds.chunk_id, seeds.score, link.kind = 'defines' AS defines, link.key, link.is_path
+    FROM seeds JOIN rag_links AS link
+        ON link.path = seeds.path AND link.line BETWEEN seeds.span_start AND seeds.span_end
+    WHERE {readable_link}
+    GROUP BY 1, 2, 3, 4, 5
+),
+other_ends AS MATERIALIZED (
+    SELECT linked.chunk_id AS seed, linked.score, link.path, link.line
+    FROM linked CROSS JOIN LATERAL (
+        SELECT link.path, link.line, count(*) OVER () AS ends
+        FROM rag_links AS link
+        WHERE link.key = linked.key AND link.is_path = linked.is_path AND (link.kind = 'defines') <> linked.defines
+          AND {readable_link}
+    ) AS link
+    WHERE link.ends <= CASE WHEN linked.defines THEN {most_uses} ELSE {most_definitions} END
+),
+structural AS (
+    SELECT neighbours.*, row_number() OVER (ORDER BY strength DESC, chunk_id) AS rank
+    FROM (
+        SELECT chunk_id, prefer_bonus, test_penalty, sum(score) AS strength
+        FROM (
+            SELECT DISTINCT chunk.chunk_id, other_ends.seed, other_ends.score, {preferences}
+            FROM other_ends JOIN rag_chunks AS chunk
+                ON chunk.path = other_ends.path AND other_ends.line BETWEEN chunk.span_start AND chunk.span_end
+            WHERE {allowed} AND chunk.chunk_id <> other_ends.seed
+        ) AS led_to
+        GROUP BY chunk_id, prefer_bonus, test_penalty
+        ORDER BY {preferred_first} strength DESC, chunk_id
+        LIMIT %(depth)s
+    ) AS neighbours
+)""")
+_NO_STRUCTURAL = sql.SQL("""
+structural AS (
+    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
 )""")
 
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
@@ -135,27 +320,65 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
 ), 0)""")
 
 _FUSED = sql.SQL("""
-WITH {session},{dense},{lexical},
+WITH {session},{readable}{dense},{lexical},{exact},{structural},
 fused AS (
     SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+           exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
-           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0) AS score,
-           coalesce(dense.prefer_bonus, lexical.prefer_bonus) AS prefer_bonus,
-           coalesce(dense.test_penalty, lexical.test_penalty) AS test_penalty
-    FROM dense FULL JOIN lexical USING (chunk_id)
+           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
+           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0)
+           + coalesce(%(structural_weight)s::float8 / ({k} + structural.rank), 0) AS score,
+           coalesce(
+               dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus, structural.prefer_bonus
+           ) AS prefer_bonus,
+           coalesce(
+               dense.test_penalty, lexical.test_penalty, exact.test_penalty, structural.test_penalty
+           ) AS test_penalty
+    FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
+        FULL JOIN structural USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
     LIMIT %(rows)s
 )
 SELECT {columns}
 FROM session LEFT JOIN (
-    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.score, fused.prefer_bonus, fused.test_penalty,
-           {distance} AS distance, {bm25} AS bm25,
+    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
+           fused.structural_rank, fused.score,
+           fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
+           {explained}
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
            path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id)
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
+""")
+
+_EXPLAINED = sql.SQL("""
+           {terms} AS terms, readable.session_principals,
+           CASE WHEN wide.acl IS NOT NULL THEN ARRAY(
+               SELECT unnest(wide.acl) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) END AS file_principals,
+""")
+# NULL where a file has a list of readers: a word's idf counts the files that the caller may not read, too.
+_TERM_PARTS = sql.SQL("""CASE WHEN NOT readable.has_restricted THEN coalesce((
+    SELECT jsonb_object_agg(words.term, -(counted.weights <#> concat(
+        '{{', asked.term_id, ':', asked.idf, '}}/{term_space}')::sparsevec))
+    FROM rag_chunk_terms AS counted
+    JOIN asked ON asked.key = ANY (counted.term_keys) JOIN rag_terms AS words ON words.term_id = asked.term_id
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+), '{{}}') END""")
+_READABLE = sql.SQL("""
+readable AS MATERIALIZED (
+    SELECT ARRAY(
+               SELECT unnest(s.readers || s.owner) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) AS session_principals,
+           EXISTS (
+               SELECT FROM rag_chunk_vectors AS counted WHERE {counted_in_index} AND counted.acl IS NOT NULL
+           ) AS has_restricted
+    FROM rag_sessions AS s WHERE s.session_id = %(session_id)s
+),""")
+_NOT_EXPLAINED = sql.SQL("""
+           NULL::jsonb AS terms, NULL::text[] AS session_principals, NULL::text[] AS file_principals,
 """)
 
 _FILES = sql.SQL("""
@@ -164,7 +387,9 @@ SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
-           NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
+           NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
+           NULL::text[] AS session_principals,
+           NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
 ) AS found ON true
@@ -177,8 +402,7 @@ WITH {session} SELECT generation, embedding_model FROM session
 """)
 
 _INDEX = sql.SQL("""
-SELECT set_config('strata.index_id', coalesce(
-    (SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s), 0)::text, true)
+SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s
 """)
 
 # One row a file: pieces of the same file share its bytes.
@@ -205,19 +429,35 @@ def search_statement(request: SearchRequest) -> Statement:
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
     counted_in_index = _in_index("counted")
-    dense = _DENSE.format(preferences=preferences, allowed=allowed, preferred_first=preferred_first)
+    dense = _DENSE.format(
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+        by_cells=sql.Literal(request.approximate and not has_preferences(filter)),
+        least_share=sql.Literal(NEAREST_LEAST_SHARE),
+        least_rows=sql.Literal(NEAREST_LEAST_ROWS),
+    )
     lexical = _LEXICAL.format(
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
         counted_in_index=counted_in_index,
         covered_layer=sql.SQL("counted.layer = ANY (%(layers)s::text[])" if filter.layers else "true"),
+        all_preferred=_all_preferred(filter),
+        first_draw_rows=sql.Literal(FIRST_DRAW_ROWS),
+        below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
         term_space=sql.Literal(TERM_SPACE),
     )
+    names = request.names if request.terms else Names()
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
         lexical=lexical if request.terms else _NO_LEXICAL,
+        readable=_READABLE.format(counted_in_index=counted_in_index) if question.explain else sql.SQL(""),
+        joined_readable=sql.SQL("CROSS JOIN readable") if question.explain else sql.SQL(""),
+        explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
+        exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
+        structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
@@ -236,8 +476,67 @@ def search_statement(request: SearchRequest) -> Statement:
         "rows": max(request.rows, question.limit),
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
+        "exact_weight": request.exact_weight,
+        "structural_weight": request.structural_weight,
+        **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
+    parts = _TERM_PARTS.format(counted_in_index=counted_in_index, term_space=sql.Literal(TERM_SPACE))
+    return _EXPLAINED.format(terms=parts if request.terms else sql.SQL("NULL::jsonb"))
+
+
+def _exact(
+    request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    numbers = range(len(request.names.phrases))
+    found: list[sql.Composable] = []
+    for number in numbers:
+        found.append(_HOLDS_THE_WORDS.format(terms=sql.Placeholder(f"phrase_terms_{number}")))
+    held = [_HOLDS_THE_PHRASE.format(text=sql.Placeholder(f"phrase_{number}")) for number in numbers]
+    if request.names.names:
+        found.append(_HOLDS_A_NAME)
+    return _EXACT.format(
+        found=sql.SQL(" OR ").join(found),
+        phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
+        preferences=preferences,
+        allowed=allowed,
+        readable=_readable("wide"),
+        preferred_first=preferred_first,
+        looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
+    )
+
+
+def _structural(
+    preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    return _STRUCTURAL.format(
+        k=sql.Literal(RANK_CONSTANT),
+        seeds=sql.Literal(SEEDS),
+        most_uses=sql.Literal(MOST_USES),
+        most_definitions=sql.Literal(MOST_DEFINITIONS),
+        readable=_readable("wide"),
+        readable_link=_readable("link"),
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+    )
+
+
+def _name_parameters(names: Names) -> dict[str, object]:
+    lower = [name.text.lower() for name in names.names]
+    parameters: dict[str, object] = {
+        "name_terms": [name.term for name in names.names],
+        "lower_names": lower,
+        "path_endings": ["%/" + like_pattern(name)[:-1] for name in lower],
+        "symbol_endings": ["%." + like_pattern(name)[:-1] for name in lower],
+    }
+    for number, phrase in enumerate(names.phrases):
+        parameters[f"phrase_{number}"] = phrase.text.lower()
+        parameters[f"phrase_terms_{number}"] = list(phrase.terms)
+    return parameters if names else {}
 
 
 def files_statement(
@@ -257,7 +556,7 @@ def files_statement(
 
 
 def index_statement(session_id: str) -> Statement:
-    """Sets `strata.index_id` for the transaction; 0, which no index has, where the caller sees no session."""
+    """The session's index: no row where the caller sees no session."""
     return Statement(text=sql.Composed([_INDEX]), parameters={"session_id": session_id})
 
 
@@ -285,9 +584,9 @@ def vector_literal(vector: Vector) -> str:
 
 
 def _in_index(row: LiteralString) -> sql.Composable:
-    return sql.SQL(
-        "{row}.index_id = current_setting('strata.index_id')::bigint AND (SELECT index_id FROM session) IS NOT NULL"
-    ).format(row=sql.SQL(row))
+    return sql.SQL("{row}.index_id = %(index_id)s::bigint AND (SELECT index_id FROM session) IS NOT NULL").format(
+        row=sql.SQL(row)
+    )
 
 
 def _readable(row: LiteralString) -> sql.Composable:
@@ -319,11 +618,20 @@ def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
     return columns, sql.SQL("prefer_bonus DESC, test_penalty," if has_preferences(filter) else "")
 
 
+def _all_preferred(filter: Filter) -> sql.Composable:
+    """Whether all rows of a list are of the kind that comes first."""
+    preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
+    if not has_preferences(filter):
+        return sql.SQL("true")
+    return sql.SQL("min(prefer_bonus) = {best} AND max(test_penalty) = 0").format(best=sql.Literal(int(preferred)))
+
+
 def _session_parameters(session_id: str, identity: Identity) -> dict[str, object]:
     return {
         "session_id": session_id,
         "tenant": identity.tenant,
         "principals": list(identity.principals),
+        "index_id": NO_INDEX,
         "embedding_model": None,
         "dimension": None,
     }

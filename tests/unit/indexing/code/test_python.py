@@ -208,6 +208,7 @@ BROKEN = {
     "elif without end": "if a:\n  pass\n" + "elif b:\n  pass\n" * 20_000,
     "nested without end": "".join(" " * n + "if a:\n" for n in range(200)) + " " * 200 + "pass\n",
     "annotation without end": "def f(a: x" + ".b" * 100_000 + "): pass\n",
+    "an annotation that parses but has no end": "def f(a: x" + ".b" * 700 + "): pass\n",
     "a huge number": "x = " + "9" * 10_000 + "\n",
     "too many lines": "".join(f"V_{n:06d} = 1\n" for n in range(200_000)),
     "one line of statements": "a=1;" * 100_000 + "\n",

@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, TemporaryError
+from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, CommitResult
@@ -58,11 +59,15 @@ class _Commit:
             "generation": session.generation + 1,
         }
         blob_ids = self._find_blobs(session)
+        reach("in_commit_before_writes")
         self._remove(parameters)
+        reach("in_commit_after_removes")
         written = self._write(parameters, blob_ids)
+        reach("in_commit_after_writes")
         self._change_rights(parameters)
         chunks = self._count(parameters)
         self._finish(parameters, chunks)
+        reach("in_commit_before_its_end")
         result = CommitResult(
             generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False
         )
@@ -130,7 +135,7 @@ class _Commit:
     def _remove(self, parameters: dict[str, Any]) -> None:
         paths = [*self._request.deletes, *(entry.path for entry in self._request.upserts)]
         if paths:
-            for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_files"):
+            for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_links", "remove_files"):
                 self._connection.execute(self._sql[name], {**parameters, "paths": paths})
 
     def _write(self, parameters: dict[str, Any], blob_ids: dict[str, int]) -> int:
@@ -145,14 +150,20 @@ class _Commit:
         }
         self._connection.execute(self._sql["count_layers"], written)
         chunks = self._connection.execute(self._sql["write_chunks"], written).rowcount
-        for name in ("write_vectors", "write_terms", "count_terms", "write_files"):
+        for name in ("write_vectors", "write_terms", "count_terms", "write_links", "write_files"):
             self._connection.execute(self._sql[name], written)
         return chunks
 
     def _change_rights(self, parameters: dict[str, Any]) -> None:
         if self._request.rights:
             changed = {**parameters, "files": _as_json(self._request.rights)}
-            for name in ("change_chunk_rights", "change_vector_rights", "change_term_rights", "change_file_rights"):
+            for name in (
+                "change_chunk_rights",
+                "change_vector_rights",
+                "change_term_rights",
+                "change_link_rights",
+                "change_file_rights",
+            ):
                 self._connection.execute(self._sql[name], changed)
 
     def _count(self, parameters: dict[str, Any]) -> int:

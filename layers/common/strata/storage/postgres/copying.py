@@ -32,6 +32,10 @@ def int8(value: int) -> bytes:
     return struct.pack(">q", value)
 
 
+def boolean(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
 def text(value: str) -> bytes:
     return value.encode()
 
@@ -42,6 +46,11 @@ def jsonb(value: str) -> bytes:
 
 def halfvec(vector: Vector) -> bytes:
     return struct.pack(">hh", len(vector), 0) + vector.astype(">f2").tobytes()
+
+
+def vector(halfvec: bytes) -> Vector:
+    """The other way round."""
+    return np.frombuffer(halfvec, dtype=">f2", offset=4).astype(np.float32)
 
 
 def int4_array(values: NDArray[np.int64]) -> bytes:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from psycopg import errors
 
-from strata.errors import InvalidRequest, SessionNameTaken
+from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence, StrataError
+from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import FileEntry
 from strata.ports import CommitRequest, CommitResult
@@ -15,15 +17,23 @@ from strata.storage.postgres import chunks
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 
+PURGE_ROWS = 5_000
+"""How many rows of each table one step of a purge removes: about a second's work."""
+PURGE_BLOBS = 500
 LARGE_COMMIT_CHUNKS = 1_000
 """From here on a commit is followed by `tidy`."""
+NEAREST_ROWS = 50_000
+"""From here on vectors are kept in cells of neighbours; smaller ones are scanned, exactly."""
+
+_log = logging.getLogger(__name__)
 
 
 class PostgresSessionStore:
     """Keeps the promise of `strata.ports.SessionStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, nearest_from_rows: int = NEAREST_ROWS) -> None:
         self._database = database
+        self._nearest_from_rows = nearest_from_rows
         self._sql = queries("sessions")
 
     def create(
@@ -56,7 +66,7 @@ class PostgresSessionStore:
                 connection.execute(self._sql["add_index"], parameters)
             row = connection.execute(self._sql["session"], parameters).fetchone()
             if row is None:
-                raise SessionNameTaken  # deleted by somebody else between the two statements
+                raise SessionNameTaken("A session of this name is being deleted; try again in a moment.")
             return _session(row), new
 
         try:
@@ -75,6 +85,59 @@ class PostgresSessionStore:
             lambda connection: connection.execute(self._sql["session"], {"session_id": session_id}).fetchone()
         )
         return None if row is None else _session(row)
+
+    def claim(self, session_id: str, fence: int) -> None:
+        parameters = {"session_id": session_id, "fence": fence}
+
+        def work(connection: Connection) -> None:
+            if connection.execute(self._sql["claim"], parameters).fetchone() is None:
+                found = connection.execute(self._sql["session"], parameters).fetchone()
+                raise SessionNotFound if found is None else StaleFence
+
+        self._database.transact(work)
+
+    def set_readers(self, session_id: str, readers: Sequence[Principal]) -> Session:
+        parameters = {"session_id": session_id, "readers": sorted(set(readers))}
+
+        def work(connection: Connection) -> Session:
+            connection.execute(self._sql["set_readers"], parameters)
+            row = connection.execute(self._sql["session"], parameters).fetchone()
+            if row is None:
+                raise SessionNotFound
+            return _session(row)
+
+        return self._database.transact(work)
+
+    def delete(self, session_id: str, fence: int) -> bool:
+        parameters = {"session_id": session_id, "fence": fence}
+
+        def work(connection: Connection) -> bool:
+            if connection.execute(self._sql["delete_session"], parameters).rowcount == 0:
+                connection.execute(self._sql["raise_deleted_fence"], parameters)
+            return connection.execute(self._sql["session"], parameters).fetchone() is None
+
+        return self._database.transact(work)
+
+    def purge(self, session_id: str) -> bool:
+        def work(connection: Connection) -> bool:
+            row = connection.execute(self._sql["deleted_session"], {"session_id": session_id}).fetchone()
+            if row is None:
+                return False
+            tenant, repo_id, index_ids = row
+            rows = {"index_ids": index_ids, "limit": PURGE_ROWS}
+            blobs = {"tenant": tenant, "repo_id": repo_id, "limit": PURGE_BLOBS}
+            removed = [
+                connection.execute(self._sql[name], rows).rowcount
+                for name in ("purge_terms", "purge_vectors", "purge_chunks")
+            ]
+            return any((*removed, connection.execute(self._sql["purge_cache"], blobs).rowcount))
+
+        return self._database.transact(work)
+
+    def end_purge(self, session_id: str) -> None:
+        self._database.transact(
+            lambda connection: connection.execute(self._sql["end_purge"], {"session_id": session_id})
+        )
 
     def list_readable(self, identity: Identity) -> list[Session]:
         parameters = {"tenant": identity.tenant, "principals": list(identity.principals)}
@@ -99,11 +162,25 @@ class PostgresSessionStore:
         }
 
     def commit(self, request: CommitRequest) -> CommitResult:
+        reach("before_commit")
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
+        reach("after_commit")
         if committed.written >= LARGE_COMMIT_CHUNKS:
             parameters = {"index_id": committed.index_id}
             self._database.transact(lambda connection: connection.execute(queries("commit")["tidy"], parameters))
+        if committed.written and committed.result.chunks >= self._nearest_from_rows:
+            self._build_nearest(committed.index_id)
         return committed.result
+
+    def _build_nearest(self, index_id: int) -> None:
+        """The commit stands whatever comes of it: without cells, searches look at every row."""
+        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows}
+        try:
+            self._database.transact(
+                lambda connection: connection.execute(queries("commit")["build_nearest"], parameters)
+            )
+        except StrataError:
+            _log.warning("The cells of index %d could not be built; the next commit tries again.", index_id)
 
 
 def _session(row: tuple[Any, ...]) -> Session:
