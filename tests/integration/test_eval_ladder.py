@@ -9,6 +9,7 @@ import pytest
 
 from strata.errors import ConfigurationError
 from strata.providers.hashed.embedder import HashedEmbedder
+from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
@@ -90,7 +91,7 @@ def test_memory_and_postgres_find_the_same(postgres: TestDatabase, data: Path, e
     real = Bench(search=PostgresSearch(query), embedder=embedder, session_id="small")
     chunks = sorted(real.rows("owner archive lock guide", dense=True, lexical=True), key=lambda row: row.chunk_id)
     cut = own_chunks(judged, embedder)
-    assert len(chunks) == len(cut)
+    assert len(chunks) == sum(chunk.layer in DEFAULT_LAYERS for chunk in cut)
     memory = MemorySearch(
         cut, embedder.embed_documents([chunk.embedded_text for chunk in cut]), embedding_model="hashed-256"
     )
