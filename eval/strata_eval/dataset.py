@@ -42,7 +42,8 @@ class JudgedSet:
 def read_set(folder: Path) -> JudgedSet:
     """Read a set; raises `ConfigurationError` that names the file and line which are wrong.
 
-    A query without a relevant document in the corpus can't be answered by any system, so it is a fault too.
+    A query with `keep` false is left out: someone has looked at it. One without a relevant document in the corpus can't
+    be answered by any system, so it is a fault too.
     """
     documents = tuple(
         JudgedDocument(path=_text(row, "path", at), title=str(row.get("title", "")), text=_text(row, "text", at))
@@ -51,6 +52,7 @@ def read_set(folder: Path) -> JudgedSet:
     queries = tuple(
         JudgedQuery(query_id=_text(row, "id", at), text=_text(row, "text", at))
         for row, at in _json_lines(folder / "queries.jsonl")
+        if row.get("keep", True)
     )
     return judged_set(folder.name, documents, queries, _read_judgements(folder / "qrels.tsv"))
 

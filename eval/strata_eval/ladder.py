@@ -28,6 +28,7 @@ from strata.retrieval.analyser import query_terms
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import Retriever, checked_text
+from strata.retrieval.weighing import FusionWeights, fusion_weights, shape_of
 from strata.settings.model import AnsweringSettings, IndexingSettings
 from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet, read_set
@@ -61,9 +62,12 @@ class Bench:
             limit=ROWS,
         )
 
-    def rows(self, text: str, *, dense: bool, lexical: bool) -> Rows:
-        """The plain search: equal weights, no reranker."""
+    def rows(self, text: str, *, dense: bool, lexical: bool, weighed: bool = False) -> Rows:
+        """The plain search: two lists fused, with equal weights unless `weighed`."""
         question = self.question(text)
+        weights = FusionWeights(dense=1.0, lexical=1.0)
+        if weighed:
+            weights = fusion_weights(shape_of(question.text, self.embedder.languages))
         return self.search.search(
             SearchRequest(
                 question=question,
@@ -71,6 +75,8 @@ class Bench:
                 embedding_model=self.embedder.model_id if dense else None,
                 terms=query_terms(question.text) if lexical else (),
                 depth=DEPTH,
+                dense_weight=weights.dense,
+                lexical_weight=weights.lexical,
             )
         ).candidates
 
@@ -85,10 +91,12 @@ Ask = Callable[[Bench, str], Rows]
 STEPS: Mapping[str, Ask] = {
     "naive": lambda bench, text: bench.rows(text, dense=True, lexical=False),
     "bm25+rrf": lambda bench, text: bench.rows(text, dense=True, lexical=True),
-    "weighing": lambda bench, text: bench.retrieved(text, features=False),
+    "weighing": lambda bench, text: bench.rows(text, dense=True, lexical=True, weighed=True),
+    "names": lambda bench, text: bench.retrieved(text, features=False),
     "features": lambda bench, text: bench.retrieved(text, features=True),
 }
-"""What each step asks, in the order of the ladder."""
+"""What each step asks, in the order of the ladder; `names` is the list of what the question names letter for letter,
+and the rule that twins and one file's many rows don't fill the page."""
 FINAL = "features"
 """The pipeline as it ships."""
 

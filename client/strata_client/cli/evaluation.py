@@ -34,7 +34,7 @@ def run(
     *,
     data: Sets,
     sets: Chosen = "",
-    steps: Annotated[str, typer.Option(help="naive, bm25+rrf, weighing, features; default: all.")] = "",
+    steps: Annotated[str, typer.Option(help="naive, bm25+rrf, weighing, names, features; default: all.")] = "",
     embedder: EmbedderName = "onnx",
     layers: Annotated[str, typer.Option(help="Ask these layers only, say C0,D3; default: all.")] = "",
     plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Save nDCG@10 as a picture.")] = None,
@@ -98,6 +98,58 @@ def train(
         )
     for name, weight in report["weights"].items():
         screen.line(f"{name:24} {weight:+.3f}")
+
+
+@eval_app.command()
+def synth(
+    folder: Annotated[Path, typer.Argument(help="The files to ask about; .gitignore is respected.")],
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the set goes.")],
+    most: Annotated[int, typer.Option(help="Questions at most.")] = 200,
+    as_json: AsJson = False,
+) -> None:
+    """Make a judged set from headings, docstrings and frontmatter, for review by hand; no model is asked.
+
+    Example: strata eval synth . --out .strata/sets/mine
+    """
+    _harness()
+    from strata_client.packing import FoundFile, walk
+    from strata_eval.synth import write_synthetic
+
+    screen = Screen(as_json=as_json)
+    files: dict[str, str] = {}
+    for found in walk(folder, max_file_bytes=1_000_000):
+        if isinstance(found, FoundFile):
+            try:
+                files[found.path] = found.content.decode("utf-8")
+            except UnicodeDecodeError:
+                screen.warn(f"{found.path} is not UTF-8: left out")
+    questions = write_synthetic(files, out, most=most)
+    if as_json:
+        screen.result({"set": str(out), "files": len(files), "questions": questions})
+    else:
+        screen.line(f"{questions} questions on {len(files)} files are in {out}.")
+        screen.line(f"Read them, and then: strata eval run --data {out}")
+
+
+@eval_app.command()
+def check(*, state: State = None, as_json: AsJson = False) -> None:
+    """Measure the pipeline on this project's own files, and fail where it has become worse (`make eval`)."""
+    _harness()
+    from strata_eval.regression import check as checked
+
+    screen = Screen(as_json=as_json)
+    home = data_directory(state)
+    project = Path(__file__).resolve().parents[3]
+    report = checked(project, models=home / "models", cache=home / "eval", say=screen.note)
+    if as_json:
+        screen.result(report)
+    else:
+        from strata_eval.running import table_rows
+
+        screen.table(*table_rows([report]))
+    if report["faults"]:
+        raise ClientError(f"Retrieval has become worse: {'; '.join(report['faults'])}.")
 
 
 def _harness() -> ModuleType:

@@ -1,0 +1,132 @@
+"""A judged set from a user's own files, without a model: what a heading or a docstring says asks for where it stood.
+
+The line or the sentence is cut out of the text that is searched, so it can't be found by itself; one that still stands
+somewhere is no question. What comes out is for review by hand: `keep` in `queries.jsonl` is yours to change.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from strata.errors import ConfigurationError
+from strata.indexing.code.symbols import docstring_of
+from strata.indexing.docs.frontmatter import read_frontmatter
+
+MIN_HEADING_WORDS = 3
+MIN_SENTENCE_WORDS = 5
+MOST_OF_A_FILE = 5
+_HEADING = re.compile(r"#{2,4}[ \t]+(\S[^\n]*?)[ \t]*(?:\{#[^}\n]*\})?[ \t]*#*")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_MARKUP = re.compile(r"[`*_\[\]]|\([^)\s]*\)")
+_Documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthetic:
+    """A question, the lines (counted from 0, end excluded) to cut out of its file, and where it came from."""
+
+    text: str
+    path: str
+    start: int
+    end: int
+    source: str
+
+
+def write_synthetic(files: Mapping[str, str], target: Path, *, most: int = 200, seed: int = 0) -> int:
+    """Write `corpus.jsonl`, `queries.jsonl` and `qrels.tsv` into `target`; returns the number of questions.
+
+    The same files and seed give the same set. Raises `ConfigurationError` when nothing can be asked.
+    """
+    questions = _chosen(files, most=most, seed=seed)
+    texts = {path: _without(text, [item for item in questions if item.path == path]) for path, text in files.items()}
+    everything = "\n".join(map(_flat, texts.values()))
+    questions = [item for item in questions if _flat(item.text) not in everything]
+    if not questions:
+        raise ConfigurationError("No heading and no docstring there makes a question: words only, each found once.")
+    target.mkdir(parents=True, exist_ok=True)
+    _write_lines(target / "corpus.jsonl", ({"path": path, "title": path, "text": text} for path, text in texts.items()))
+    _write_lines(
+        target / "queries.jsonl",
+        (
+            {"id": f"q{number:04}", "text": item.text, "source": item.source, "keep": True}
+            for number, item in enumerate(questions)
+        ),
+    )
+    rows = [f"q{number:04}\t{item.path}\t1" for number, item in enumerate(questions)]
+    (target / "qrels.tsv").write_text("\n".join(["query_id\tpath\trelevance", *rows, ""]), encoding="utf-8")
+    return len(questions)
+
+
+def _chosen(files: Mapping[str, str], *, most: int, seed: int) -> list[Synthetic]:
+    draws = random.Random(seed)  # noqa: S311 - a sample, no secret
+    found: list[Synthetic] = []
+    for path, text in files.items():
+        of_file = list(_questions(path, text))
+        found += draws.sample(of_file, min(MOST_OF_A_FILE, len(of_file)))
+    times = Counter(_flat(item.text) for item in found)
+    once = [item for item in found if times[_flat(item.text)] == 1]
+    return sorted(draws.sample(once, min(most, len(once))), key=lambda item: (item.path, item.start))
+
+
+def _questions(path: str, text: str) -> Iterator[Synthetic]:
+    if path.endswith((".md", ".markdown", ".mdx")):
+        yield from _of_markdown(path, text.split("\n"))
+    elif path.endswith((".py", ".pyi")):
+        yield from _of_python(path, text)
+
+
+def _of_markdown(path: str, lines: list[str]) -> Iterator[Synthetic]:
+    frontmatter = read_frontmatter(lines)
+    title = str(frontmatter.fields.get("doc_title", "")).strip()
+    for number, line in enumerate(lines[:40]):
+        if len(title.split()) >= MIN_HEADING_WORDS and line.startswith("title:"):
+            yield Synthetic(text=title, path=path, start=number, end=number + 1, source="frontmatter")
+            break
+    fenced = False
+    for number, line in enumerate(lines):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and (match := _HEADING.fullmatch(line)):
+            heading = " ".join(_MARKUP.sub(" ", match[1]).split())
+            if len(heading.split()) >= MIN_HEADING_WORDS:
+                yield Synthetic(text=heading, path=path, start=number, end=number + 1, source="heading")
+
+
+def _of_python(path: str, text: str) -> Iterator[Synthetic]:
+    try:
+        module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(module):
+        if not isinstance(node, _Documented) or len(node.body) < 2:
+            continue
+        statement, docstring = node.body[0], docstring_of(node)
+        if not docstring or statement.end_lineno is None or statement.lineno == node.body[1].lineno:
+            continue
+        sentence = " ".join(docstring.split("\n\n")[0].split()).split(". ")[0].rstrip(".")
+        if len(sentence.split()) >= MIN_SENTENCE_WORDS:
+            yield Synthetic(
+                text=sentence, path=path, start=statement.lineno - 1, end=statement.end_lineno, source="docstring"
+            )
+
+
+def _without(text: str, questions: Iterable[Synthetic]) -> str:
+    lines = text.split("\n")
+    for item in sorted(questions, key=lambda item: -item.start):
+        del lines[item.start : item.end]
+    return "\n".join(lines)
+
+
+def _flat(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _write_lines(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

@@ -1,0 +1,66 @@
+"""Questions are made of what a file says about itself, and that is then no longer in the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strata.errors import ConfigurationError
+from strata_eval.dataset import read_set
+from strata_eval.synth import write_synthetic
+
+FILES = {
+    "guide.md": "---\ntitle: How uploads are read\nid: x\n---\n# Guide\n\n## What the lock is for\n\nOne holder.\n\n"
+    "```md\n## Not a heading at all\n```\n\n## Short\n\ntext\n",
+    "lock.py": 'def release(owner):\n    """Give the lock back to whoever waits. More."""\n    table.remove(owner)\n\n'
+    'def empty():\n    """This one has a docstring and nothing else."""\n',
+    "broken.py": "def (:\n",
+}
+
+
+def questions(folder: Path) -> dict[str, str]:
+    return {row["text"]: row["source"] for row in map(json.loads, (folder / "queries.jsonl").read_text().splitlines())}
+
+
+def test_headings_docstrings_and_titles_ask(tmp_path: Path) -> None:
+    assert write_synthetic(FILES, tmp_path) == 3
+    assert questions(tmp_path) == {
+        "How uploads are read": "frontmatter",
+        "What the lock is for": "heading",
+        "Give the lock back to whoever waits": "docstring",
+    }
+
+
+def test_what_is_asked_is_cut_out_of_what_is_searched(tmp_path: Path) -> None:
+    write_synthetic(FILES, tmp_path)
+    judged = read_set(tmp_path)
+    everything = "\n".join(document.text for document in judged.documents)
+    assert not any(query.text in everything for query in judged.queries)
+    assert "table.remove(owner)" in everything
+    assert {path for paths in judged.relevant.values() for path in paths} == {"guide.md", "lock.py"}
+
+
+def test_what_stands_elsewhere_too_is_no_question(tmp_path: Path) -> None:
+    write_synthetic({**FILES, "copy.md": "See *what the lock*  is for.\n"}, tmp_path)
+    assert "What the lock is for" not in questions(tmp_path)
+
+
+def test_a_question_that_was_turned_down_is_not_asked(tmp_path: Path) -> None:
+    write_synthetic(FILES, tmp_path)
+    path = tmp_path / "queries.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**row, "keep": row["source"] == "heading"}) + "\n" for row in rows))
+    assert [query.text for query in read_set(tmp_path).queries] == ["What the lock is for"]
+
+
+def test_files_that_say_nothing_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="makes a question"):
+        write_synthetic({"a.txt": "text"}, tmp_path)
+
+
+def test_the_same_files_give_the_same_set(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_synthetic(FILES, tmp_path / name, most=2)
+    assert (tmp_path / "one" / "queries.jsonl").read_text() == (tmp_path / "two" / "queries.jsonl").read_text()
