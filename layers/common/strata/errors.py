@@ -13,6 +13,7 @@
     ├── Conflict
     │   ├── SessionNameTaken
     │   ├── EmbeddingModelMismatch
+    │   ├── NoEarlierIndex        nothing to roll back to
     │   └── JobNotChangeable      a job that has ended can't change its state
     ├── UploadRejected            the job ends as `error`; nothing is written
     │   ├── CorruptArchive
@@ -108,6 +109,10 @@ class SessionNameTaken(Conflict):
 
 class EmbeddingModelMismatch(Conflict):
     """The session was built with another embedding model; index it anew with the present one."""
+
+
+class NoEarlierIndex(Conflict):
+    """There is no index before the present one: only a large or requested re-index keeps one."""
 
 
 class JobNotChangeable(Conflict):

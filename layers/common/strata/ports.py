@@ -98,6 +98,43 @@ class CommitResult:
     replayed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewIndex:
+    """An index to be built beside the live one by one job; `keys` name every prepared file that it is going to hold."""
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+    embedding_model: str
+    dimension: int
+    pipeline_version: str
+    keys: Collection[BlobKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlipRequest:
+    """A filled index is to go live; it must hold `files` files."""
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+    index_id: int
+    files: int
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollBackRequest:
+    """The index before the live one is to go live again."""
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+
+
 class SessionStore(Protocol):
     """Sessions and their indexed files (Postgres)."""
 
@@ -124,8 +161,15 @@ class SessionStore(Protocol):
 
     def list_readable(self, identity: Identity) -> list[Session]: ...
 
-    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
-        """What the active index holds, by path (also files without a chunk)."""
+    def indexed_files(self, session_id: str, paths: Collection[str] | None = None) -> dict[str, FileEntry]:
+        """What the active index holds, by path (also files without a chunk); with `paths` only those."""
+        ...
+
+    def length_drift(self, session_id: str) -> float:
+        """How far average lengths have moved from the pinned ones, as a share of them, in the layer where it is most.
+
+        Layers with few chunks don't count: 0.0 for a small session.
+        """
         ...
 
     def commit(self, request: CommitRequest) -> CommitResult:
@@ -134,6 +178,43 @@ class SessionStore(Protocol):
         Raises `StaleFence` when a newer holder has committed; writes nothing then. A seq at or below the applied one
         of the same job is a replay and does nothing.
         """
+        ...
+
+    # A new index beside the live one: begun once everything is prepared, filled in batches, then live at once. Nobody
+    # reads it before, and each step may be repeated: by the same holder, or by the next one on the same job.
+
+    def begin_index(self, new: NewIndex) -> int:
+        """The number of the job's new index: an empty one, or the one that it has begun before with the same model.
+
+        Average lengths are pinned by `new.keys`. Raises `SessionNotFound` and `StaleFence`.
+        """
+        ...
+
+    def fill(
+        self, index_id: int, *, job_id: str, fence: int, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
+    ) -> int:
+        """Write a batch of prepared files in one transaction; one that is there already stays. The chunks written.
+
+        Raises `StaleFence` when the index is not this holder's to fill, `TemporaryError` for a file not prepared.
+        """
+        ...
+
+    def flip(self, request: FlipRequest) -> CommitResult:
+        """Make the filled index the live one, under fence and seq as `commit`; the one before is kept.
+
+        The session's model, dimension and pipeline are those of the new index from then on.
+        """
+        ...
+
+    def roll_back(self, request: RollBackRequest) -> CommitResult:
+        """Make the index before the live one again, under fence and seq as `commit`; a second time undoes that.
+
+        Raises `NoEarlierIndex`.
+        """
+        ...
+
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None) -> int:
+        """Remove indexes that are neither live nor the one before, nor being filled by that job; how many."""
         ...
 
 

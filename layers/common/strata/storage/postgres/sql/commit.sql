@@ -4,7 +4,7 @@
 -- name: lock_session
 -- Commits of one session take turns here; readers don't wait.
 SELECT s.tenant, s.repo_id, s.active_index_id, s.generation, s.fence, s.applied_seq, s.applied_job_id,
-       s.applied_counters, s.applied_chunks, i.embedding_model, i.dimension, i.pipeline_version
+       s.applied_counters, s.applied_chunks, s.previous_index_id, i.embedding_model, i.dimension, i.pipeline_version
 FROM rag_sessions AS s JOIN rag_indexes AS i ON i.index_id = s.active_index_id
 WHERE s.session_id = %(session_id)s
 FOR UPDATE OF s;
@@ -55,7 +55,7 @@ DELETE FROM rag_chunk_vectors WHERE index_id = %(index_id)s AND path = ANY (%(pa
 DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
 -- name: remove_files
-DELETE FROM rag_session_chunk_map WHERE session_id = %(session_id)s AND path = ANY (%(paths)s::text[]);
+DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
 -- name: count_layers
 -- Counts the new chunks and pins the average length of a layer that had none.
@@ -120,9 +120,9 @@ ON CONFLICT (index_id, layer, term_id) DO UPDATE SET
 
 -- name: write_files
 INSERT INTO rag_session_chunk_map (
-    session_id, path, blob_sha, repo_id, acl, last_modified, size_bytes, job_id, generation
+    session_id, index_id, path, blob_sha, repo_id, acl, last_modified, size_bytes, job_id, generation
 )
-SELECT %(session_id)s, f.path, f.blob_sha, %(repo_id)s, f.acl, f.last_modified, f.size_bytes, %(job_id)s,
+SELECT %(session_id)s, %(index_id)s, f.path, f.blob_sha, %(repo_id)s, f.acl, f.last_modified, f.size_bytes, %(job_id)s,
        %(generation)s
 FROM jsonb_to_recordset(%(files)s::jsonb)
          AS f (path text, blob_sha text, acl text[], last_modified timestamptz, size_bytes bigint);
@@ -150,7 +150,7 @@ WHERE t.index_id = %(index_id)s AND t.path = f.path AND t.acl IS DISTINCT FROM f
 UPDATE rag_session_chunk_map AS m
 SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generation = %(generation)s
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modified timestamptz)
-WHERE m.session_id = %(session_id)s AND m.path = f.path;
+WHERE m.index_id = %(index_id)s AND m.path = f.path;
 
 -- name: count_chunks
 SELECT coalesce(sum(chunk_count), 0) FROM rag_index_layers WHERE index_id = %(index_id)s;
