@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, status
 
 from strata import bootstrap
-from strata.contracts.indexing import ChangesAccepted, PostChanges
+from strata.contracts.indexing import ChangesAccepted, PostChanges, RollBackAccepted
 from strata.contracts.jobs import JobView
 from strata.edge.http import api, error_responses, mangum_handler
 from strata.edge.identity import caller
@@ -28,6 +28,15 @@ def post_changes(
 ) -> ChangesAccepted:
     job = bootstrap.lifecycle().open_changes(identity, session_id, request.lines())
     return ChangesAccepted(job=JobView.of(job))
+
+
+@app.post(
+    "/api/rag/sessions/{session_id}/rollback",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses=error_responses(404),
+)
+def roll_back(session_id: str, identity: Annotated[Identity, Depends(caller)]) -> RollBackAccepted:
+    return RollBackAccepted(job=JobView.of(bootstrap.lifecycle().open_roll_back(identity, session_id)))
 
 
 def on_changes(event: dict[str, Any], context: Any) -> None:

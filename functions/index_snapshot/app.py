@@ -35,6 +35,7 @@ def open_session(
         readers=request.readers,
         upload_format=request.format,
         inline=request.inline(),
+        reindex=request.reindex,
     )
     response.status_code = status.HTTP_201_CREATED if opened.created else status.HTTP_200_OK
     return SessionOpened.of(opened)

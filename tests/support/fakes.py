@@ -18,7 +18,15 @@ from strata.errors import (
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob
 from strata.model.jobs import Counters
-from strata.ports import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
+from strata.ports import (
+    Advanced,
+    CommitRequest,
+    CommitResult,
+    FlipRequest,
+    NewIndex,
+    RollBackRequest,
+    unwatched,
+)
 
 
 class FixedClock:
@@ -44,6 +52,10 @@ class FakeBlobCache:
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         return set(keys) & self.blobs.keys()
+
+    def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
+        found = {_content_of(key): blob.source for key, blob in self.blobs.items()}
+        return {key: found[_content_of(key)] for key in keys if _content_of(key) in found}
 
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         for blob in blobs:
@@ -200,7 +212,14 @@ class FakeSessionStore:
             self._swap(session, self.previous[request.session_id])
             return self._finish(self.sessions[request.session_id], request, Counters())
 
-    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None) -> int:
+    def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise SessionNotFound
+        last_job, last = self._applied.get(session_id, ("", None))
+        return replace(last, replayed=True) if last and last_job == job_id and seq <= session.applied_seq else None
+
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
         with self._lock:
             useless = [
                 index_id
@@ -211,6 +230,7 @@ class FakeSessionStore:
             ]
             for index_id in useless:
                 del self.indexes[index_id]
+                advanced()
             return len(useless)
 
     def _turn(self, request: CommitRequest | FlipRequest | RollBackRequest) -> tuple[Session, CommitResult | None]:
@@ -292,3 +312,7 @@ def _same_model(one: Session, other: Session) -> bool:
         other.dimension,
         other.pipeline_version,
     )
+
+
+def _content_of(key: BlobKey) -> tuple[str, str, str, str]:
+    return key.tenant, key.repo_id, key.path, key.blob_sha

@@ -99,7 +99,10 @@ class NewIndexContract:
         blob = prepare(cache, "docs/a.md")
         index_id = store.begin_index(new_index(blob))
         fill(store, index_id, blob)
+        assert store.applied(SESSION_ID, job_id="job-2", seq=2) is None
         first = flip(store, index_id, files=1)
+        assert store.applied(SESSION_ID, job_id="job-2", seq=2) == replace(first, replayed=True)
+        assert store.applied(SESSION_ID, job_id="job-3", seq=2) is None
         assert flip(store, index_id, files=1) == replace(first, replayed=True)
 
     def test_a_batch_that_is_repeated_changes_nothing(

@@ -20,6 +20,16 @@ class Clock(Protocol):
         ...
 
 
+class Advanced(Protocol):
+    def __call__(self) -> None:
+        """Called every few seconds inside a long step; it may raise to end it."""
+        ...
+
+
+def unwatched() -> None:
+    """Nobody watches."""
+
+
 class TokenCounter(Protocol):
     @property
     def max_tokens(self) -> int:
@@ -183,6 +193,10 @@ class SessionStore(Protocol):
     # A new index beside the live one: begun once everything is prepared, filled in batches, then live at once. Nobody
     # reads it before, and each step may be repeated: by the same holder, or by the next one on the same job.
 
+    def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+        """The result of this job, as a replay, if it has been applied (a lost reply); None otherwise."""
+        ...
+
     def begin_index(self, new: NewIndex) -> int:
         """The number of the job's new index: an empty one, or the one that it has begun before with the same model.
 
@@ -213,8 +227,11 @@ class SessionStore(Protocol):
         """
         ...
 
-    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None) -> int:
-        """Remove indexes that are neither live nor the one before, nor being filled by that job; how many."""
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
+        """Remove indexes that are neither live nor the one before, nor being filled by that job; how many.
+
+        `advanced` is called every few seconds; what it raises comes through, and the next call goes on.
+        """
         ...
 
 
@@ -222,6 +239,10 @@ class BlobCache(Protocol):
     """Prepared files by content (Postgres)."""
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]: ...
+
+    def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
+        """The bytes of these files where they are on record, whatever model or pipeline prepared them."""
+        ...
 
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat."""

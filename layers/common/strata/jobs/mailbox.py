@@ -107,6 +107,8 @@ class Mailbox:
 
     def _run(self, job: Job, heartbeat: _Heartbeat) -> JobReport:
         heartbeat(Progress(phase="reading"))
+        if job.kind is JobKind.ROLLBACK:
+            return self.runner().roll_back(job, heartbeat.held, heartbeat)
         if job.kind is JobKind.CHANGES:
             return self.runner().index_changes(job, heartbeat.held, heartbeat)
         named = parse_object_key(job.object_key)

@@ -53,8 +53,10 @@ def object_key(kind: JobKind, session_id: str, job_id: str, upload_format: str) 
     """
     >>> object_key(JobKind.SNAPSHOT, "docs", "job-1", "tar.gz")
     'uploads/docs/job-1.tar.gz'
+
+    The object of a roll-back says nothing; its notification wakes a worker, as a change's does.
     """
-    folder = next(folder for folder, known in _FOLDERS.items() if known is kind)
+    folder = "uploads" if kind is JobKind.SNAPSHOT else "changes"
     return f"{folder}/{session_id}/{job_id}.{upload_format}"
 
 

@@ -14,6 +14,7 @@ from strata.model.corpus import SkippedFile
 class JobKind(StrEnum):
     SNAPSHOT = "snapshot"
     CHANGES = "changes"
+    ROLLBACK = "rollback"
 
 
 class JobStatus(StrEnum):
@@ -60,7 +61,8 @@ class JobReport:
 class Job:
     """One snapshot or changes request. `seq` is None until its content is in S3 and it was accepted.
 
-    `starts` counts the workers that have begun it: one that kills every worker is given up.
+    `starts` counts the workers that have begun it: one that kills every worker is given up. `reindex`: the snapshot
+    goes into a new index, whatever little it changes.
     """
 
     job_id: str
@@ -78,6 +80,7 @@ class Job:
     error_message: str | None = None
     object_version: str | None = None
     starts: int = 0
+    reindex: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -301,6 +301,7 @@ def _job_item(job: Job) -> Item:
         "error_message": None if job.error_message is None else job.error_message[:_MAX_TEXT_CHARACTERS],
         "object_version": job.object_version,
         "starts": job.starts,
+        "reindex": job.reindex,
     }
 
 
@@ -328,6 +329,7 @@ def _job_of(item: Item) -> Job:
         error_message=item["error_message"],
         object_version=item["object_version"],
         starts=item["starts"],
+        reindex=item.get("reindex", False),
     )
 
 

@@ -29,6 +29,13 @@ class PostgresBlobCache:
         rows = self._database.transact(lambda c: c.execute(self._sql["present"], _columns(wanted)).fetchall())
         return {wanted[place - 1] for (place,) in rows}
 
+    def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        rows = self._database.transact(lambda c: c.execute(self._sql["contents"], _columns(wanted)).fetchall())
+        return {wanted[place - 1]: bytes(source) for place, source in rows}
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
         rows are locked for as short as possible, and a word without a chunk does no harm.

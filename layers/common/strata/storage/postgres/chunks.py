@@ -110,15 +110,20 @@ def lock_session(connection: Connection, session_id: str) -> Any:
 def replayed(session: Any, request: Ordered) -> CommitResult | None:
     """The result of this very job, if it has been applied before; None when it is its turn. Else `StaleFence`."""
     if request.job_id == session.applied_job_id and request.seq <= session.applied_seq:
-        return CommitResult(
-            generation=session.generation,
-            chunks=session.applied_chunks,
-            counters=Counters(**session.applied_counters),
-            replayed=True,
-        )
+        return last_result(session)
     if request.fence < session.fence or request.seq <= session.applied_seq:
         raise StaleFence
     return None
+
+
+def last_result(session: Any) -> CommitResult:
+    """The result of the job that was applied last, as a replay of it is told."""
+    return CommitResult(
+        generation=session.generation,
+        chunks=session.applied_chunks,
+        counters=Counters(**session.applied_counters),
+        replayed=True,
+    )
 
 
 def find_blobs(

@@ -10,8 +10,8 @@ from psycopg.rows import namedtuple_row
 from strata.errors import NoEarlierIndex, StaleFence, TemporaryError
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
-from strata.ports import CommitResult, FlipRequest, NewIndex, RollBackRequest
-from strata.storage.postgres.chunks import count_chunks, find_blobs, finish, lock_session, replayed, write
+from strata.ports import Advanced, CommitResult, FlipRequest, NewIndex, RollBackRequest
+from strata.storage.postgres.chunks import count_chunks, find_blobs, finish, last_result, lock_session, replayed, write
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 
@@ -117,7 +117,14 @@ def roll_back(connection: Connection, request: RollBackRequest) -> CommitResult:
     return CommitResult(generation=session.generation + 1, chunks=chunks, counters=Counters(), replayed=False)
 
 
-def collect(database: Database, session_id: str, *, but_of_job: str | None) -> int:
+def applied(connection: Connection, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+    session = lock_session(connection, session_id)
+    if job_id != session.applied_job_id or seq > session.applied_seq:
+        return None
+    return last_result(session)
+
+
+def collect(database: Database, session_id: str, *, but_of_job: str | None, advanced: Advanced) -> int:
     """In many small transactions; one that is broken off is taken up by the next call."""
     sql = queries("new_index")
     parameters = {"session_id": session_id, "job_id": but_of_job}
@@ -125,7 +132,7 @@ def collect(database: Database, session_id: str, *, but_of_job: str | None) -> i
     for (index_id,) in useless:
         for name in ("collect_terms", "collect_vectors", "collect_chunks"):
             while _deleted(database, sql[name], index_id):
-                pass
+                advanced()
         _deleted(database, sql["collect_files"], index_id)
         _deleted(database, sql["collect_index"], index_id)
     return len(useless)

@@ -10,7 +10,15 @@ from psycopg import errors
 from strata.errors import InvalidRequest, SessionNameTaken
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, FileEntry
-from strata.ports import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
+from strata.ports import (
+    Advanced,
+    CommitRequest,
+    CommitResult,
+    FlipRequest,
+    NewIndex,
+    RollBackRequest,
+    unwatched,
+)
 from strata.storage.postgres import chunks, new_index
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -129,8 +137,11 @@ class PostgresSessionStore:
     def roll_back(self, request: RollBackRequest) -> CommitResult:
         return self._database.transact(lambda connection: new_index.roll_back(connection, request))
 
-    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None) -> int:
-        return new_index.collect(self._database, session_id, but_of_job=but_of_job)
+    def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+        return self._database.transact(lambda c: new_index.applied(c, session_id, job_id=job_id, seq=seq))
+
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
+        return new_index.collect(self._database, session_id, but_of_job=but_of_job, advanced=advanced)
 
     def _tidy(self, index_id: int) -> None:
         statement = queries("commit")["tidy"]
