@@ -33,6 +33,7 @@ ROUTES = {
     ("GET", "/api/rag/sessions"): "JobStatus",
     ("GET", "/api/rag/sessions/{session_id}"): "JobStatus",
     ("POST", "/api/rag/sessions/{session_id}/changes"): "IndexChangesApi",
+    ("POST", "/api/rag/sessions/{session_id}/rollback"): "IndexChangesApi",
     ("GET", "/api/rag/sessions/{session_id}/jobs"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}/events"): "JobStatus",
