@@ -1,8 +1,8 @@
-"""S3 and DynamoDB on this machine: moto's server in our process, with the template's buckets and tables.
+"""S3, DynamoDB and Step Functions on this machine: moto's server in our process, with what the template names.
 
 They start empty every time. moto's S3 events lack the `sequencer` and the version, and would go to moto's own idea of a
 function; two of its private functions are replaced while the server runs, so that the events are whole and invoke the
-real ones. moto keeps its state in the process: one of these at a time.
+real ones. `states` does the same for Step Functions. moto keeps its state in the process: one of these at a time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import itertools
 import logging
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
@@ -23,10 +22,8 @@ from moto.s3 import notifications
 
 from strata_local.errors import LocalCloudError
 from strata_local.serial import serialise_dynamodb
+from strata_local.states import Call, Invoke, LocalStates
 from strata_local.template import REGION, Function, Stack
-
-Invoke = Callable[[str, Mapping[str, Any]], None]
-"""Takes a function's name and an event, and returns at once."""
 
 _REPLACED = {
     "_get_s3_event": ["event_name", "bucket", "key", "notification_id"],
@@ -40,9 +37,10 @@ for _name, _parameters in _REPLACED.items():
 class LocalAws:
     """`start` makes the server and everything in it; `environment` lets boto3 find it."""
 
-    def __init__(self, stack: Stack, *, invoke: Invoke, log_path: Path) -> None:
+    def __init__(self, stack: Stack, *, invoke: Invoke, call: Call, log_path: Path) -> None:
         self._stack = stack
         self._invoke = invoke
+        self._states = LocalStates(stack, invoke=invoke, call=call)
         self._log_path = log_path
         self._server: ThreadedMotoServer | None = None
         self._log_handler: logging.Handler | None = None
@@ -74,13 +72,16 @@ class LocalAws:
         serialise_dynamodb()
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._server.start()
+        self._states.start(self._server.get_host_and_port()[1])
         reset = urllib.request.Request(f"{self.environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")  # noqa: S310
         with urllib.request.urlopen(reset, timeout=30):  # noqa: S310 - our own server
             pass
         self._make_tables()
         self._make_buckets()
+        self._states.make(self.client("stepfunctions"))
 
     def stop(self) -> None:
+        self._states.stop()
         if self._server is not None:
             self._server.stop()
             self._server = None

@@ -28,6 +28,7 @@
         ├── StoreUnavailable
         ├── EmbedderUnavailable
         ├── GeneratorUnavailable
+        ├── SessionBusy           another worker holds the session's lock
         ├── DeadlineExceeded      the answer took longer than this call may
         └── HandedOver            a worker's time was nearly over; the next delivery goes on where it stopped
 
@@ -169,6 +170,10 @@ class EmbedderUnavailable(TemporaryError):
 
 class GeneratorUnavailable(TemporaryError):
     """The chat model can't be reached just now."""
+
+
+class SessionBusy(TemporaryError):
+    """Another worker holds the session's lock; this one's turn comes."""
 
 
 class DeadlineExceeded(TemporaryError):

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from strata.model.access import Identity, Principal, Session
@@ -381,6 +382,20 @@ class ObjectStore(Protocol):
         ...
 
     def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost: ...
+
+
+class ExecutionState(StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Executions(Protocol):
+    """Runs of the state machine for large snapshots (Step Functions), named by their job."""
+
+    def start(self, job: Job) -> ExecutionState:
+        """Start the job's execution, once: one that was started before is looked at instead."""
+        ...
 
 
 class QueryCache(Protocol):

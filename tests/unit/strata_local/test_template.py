@@ -27,6 +27,13 @@ FUNCTIONS = {
     "IndexChangesWorker": ("functions/index_changes", "app.on_changes"),
     "JobStatus": ("functions/job_status", "app.http"),
     "Query": ("functions/query", "app.app"),
+    "ReindexPlan": ("functions/index_snapshot", "app.plan"),
+    "ReindexPrepare": ("functions/index_snapshot", "app.prepare"),
+    "ReindexFill": ("functions/index_snapshot", "app.fill"),
+    "ReindexFlip": ("functions/index_snapshot", "app.flip"),
+    "ReindexFail": ("functions/index_snapshot", "app.fail"),
+    "ReindexRelease": ("functions/index_snapshot", "app.release"),
+    "ReindexEnded": ("functions/index_snapshot", "app.on_execution_ended"),
 }
 ROUTES = {
     ("POST", "/api/rag/sessions"): "IndexSnapshotApi",

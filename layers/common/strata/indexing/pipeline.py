@@ -89,7 +89,7 @@ class Indexer:
     ) -> JobReport:
         session = self._session(job, is_snapshot=is_snapshot)
         with self.objects.download(job.object_key, max_bytes=self.settings.limits.max_archive_bytes) as file:
-            upload = _Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
+            upload = Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
             indexed = self.sessions.indexed_files(session.session_id, None if is_snapshot else wanted.paths)
@@ -138,9 +138,9 @@ class Indexer:
             or self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT
         )
 
-    def _prepare(self, session: Session, upload: _Upload, wanted: Wanted, difference: Plan) -> Outcome:
+    def _prepare(self, session: Session, upload: Upload, wanted: Wanted, difference: Plan) -> Outcome:
         """Everything that the commit needs is in the cache afterwards, but for the files that failed."""
-        keys = {entry.path: self._key(session, entry) for entry in difference.upserts}
+        keys = {entry.path: key_of(session, entry, self._built) for entry in difference.upserts}
         cached = self.cache.present(keys.values())
         missing = {path: key for path, key in keys.items() if key not in cached}
         prepared = Prepared()
@@ -155,44 +155,15 @@ class Indexer:
             done = len(cached) + prepared.files + len(prepared.failed)
             upload.progress(Progress(phase="preparing", done_files=done, total_files=len(keys), counters=so_far))
 
-        chunker = Chunker(
-            counter=self.embedder,
-            chunk_tokens=self.settings.chunk_tokens,
-            overlap_tokens=self.settings.overlap_tokens,
-        )
-        preparer = Preparer(cache=self.cache, embedder=self.embedder, chunker=chunker)
+        preparer = preparer_of(self.cache, self.embedder, self.settings)
         advanced()
         preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
-        preparer.prepare(self._recorded(wanted, by_hash, prepared), prepared, advanced)
+        preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
         return outcome
-
-    def _recorded(
-        self, wanted: Wanted, by_hash: Mapping[str, BlobKey], prepared: Prepared
-    ) -> Iterator[tuple[BlobKey, SourceFile]]:
-        """Files that were sent by their hash, with the content that an earlier model or pipeline left on record."""
-        paths = list(by_hash)
-        for start in range(0, len(paths), _RECORDED_FILES):
-            keys = [by_hash[path] for path in paths[start : start + _RECORDED_FILES]]
-            contents = self.cache.contents(keys)
-            for key in keys:
-                if key in contents:
-                    yield key, SourceFile(entry=wanted.files[key.path].entry, content=contents[key])
-                else:
-                    prepared.failed[key.path] = _NOT_ON_RECORD
-
-    def _key(self, session: Session, entry: FileEntry) -> BlobKey:
-        return BlobKey(
-            tenant=session.tenant,
-            repo_id=session.repo_id,
-            path=entry.path,
-            blob_sha=entry.blob_sha,
-            pipeline_version=PIPELINE_VERSION,
-            embedding_model=self.embedder.model_id,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Upload:
+class Upload:
     """A downloaded upload, read twice: once to know its files, once for the content of those to prepare."""
 
     file: BinaryIO
@@ -222,6 +193,41 @@ class _Upload:
             if reports and number % _REPORTED_ENTRIES == 0:
                 self.progress(Progress(phase="reading", done_files=number))
             yield entry
+
+
+def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
+    chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
+    return Preparer(cache=cache, embedder=embedder, chunker=chunker)
+
+
+def recorded_sources(
+    cache: BlobCache, wanted: Wanted, by_hash: Mapping[str, BlobKey], failed: dict[str, str]
+) -> Iterator[tuple[BlobKey, SourceFile]]:
+    """Files that were sent by their hash, with the content that an earlier model or pipeline left on record.
+
+    One that is on no record is put into `failed`.
+    """
+    paths = list(by_hash)
+    for start in range(0, len(paths), _RECORDED_FILES):
+        keys = [by_hash[path] for path in paths[start : start + _RECORDED_FILES]]
+        contents = cache.contents(keys)
+        for key in keys:
+            if key in contents:
+                yield key, SourceFile(entry=wanted.files[key.path].entry, content=contents[key])
+            else:
+                failed[key.path] = _NOT_ON_RECORD
+
+
+def key_of(session: Session, entry: FileEntry, built: Built) -> BlobKey:
+    """The name of a session's file in the cache of prepared files."""
+    return BlobKey(
+        tenant=session.tenant,
+        repo_id=session.repo_id,
+        path=entry.path,
+        blob_sha=entry.blob_sha,
+        pipeline_version=built.pipeline_version,
+        embedding_model=built.embedding_model,
+    )
 
 
 def whole_plan(wanted: Wanted, indexed: Mapping[str, FileEntry]) -> Plan:
