@@ -57,6 +57,9 @@ class FakeBlobCache:
         found = {_content_of(key): blob.source for key, blob in self.blobs.items()}
         return {key: found[_content_of(key)] for key in keys if _content_of(key) in found}
 
+    def in_new_process(self) -> FakeBlobCache:
+        return self
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         for blob in blobs:
             self.blobs.setdefault(blob.key, blob)

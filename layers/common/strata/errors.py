@@ -28,6 +28,7 @@
         ├── StoreUnavailable
         ├── EmbedderUnavailable
         ├── GeneratorUnavailable
+        ├── WorkerLost            a process that prepared files has ended
         ├── SessionBusy           another worker holds the session's lock
         ├── DeadlineExceeded      the answer took longer than this call may
         └── HandedOver            a worker's time was nearly over; the next delivery goes on where it stopped
@@ -170,6 +171,10 @@ class EmbedderUnavailable(TemporaryError):
 
 class GeneratorUnavailable(TemporaryError):
     """The chat model can't be reached just now."""
+
+
+class WorkerLost(TemporaryError):
+    """A process that prepared files ended in the middle of its work."""
 
 
 class SessionBusy(TemporaryError):

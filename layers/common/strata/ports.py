@@ -245,6 +245,10 @@ class BlobCache(Protocol):
         """The bytes of these files where they are on record, whatever model or pipeline prepared them."""
         ...
 
+    def in_new_process(self) -> BlobCache:
+        """The same cache for a process that was just forked: a connection can't be shared."""
+        ...
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat."""
         ...

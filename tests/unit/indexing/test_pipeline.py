@@ -54,7 +54,7 @@ class Project:
     embedder: CountingEmbedder = field(default_factory=CountingEmbedder)
     cache: FakeBlobCache = field(default_factory=FakeBlobCache)
     objects: FakeObjectStore = field(default_factory=FakeObjectStore)
-    settings: IndexingSettings = field(default_factory=IndexingSettings)
+    settings: IndexingSettings = field(default_factory=lambda: IndexingSettings(prepare_workers=1))
     session_id: str = "docs"
     told: list[Progress] = field(default_factory=list)
     seq: int = 0

@@ -52,7 +52,7 @@ class Line:
             objects=self.objects,
             embedder=lambda: self.embedder,
             built=self.built,
-            settings=IndexingSettings(),
+            settings=IndexingSettings(prepare_workers=1),
         )
 
     def accepted(self, body: bytes, ending: str = "tar.gz") -> tuple[Job, Lease]:

@@ -13,6 +13,7 @@ from strata.indexing.commit import Outcome, commit
 from strata.indexing.new_index import Build, Built
 from strata.indexing.plan import Plan, plan
 from strata.indexing.prepare import Prepared, Preparer
+from strata.indexing.side_by_side import usable_cores
 from strata.indexing.uploads import Caps, UploadEntry, read_entries
 from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
 from strata.jobs.running import Progress, ReportProgress
@@ -42,6 +43,8 @@ class Limits(Protocol):
     def overlap_tokens(self) -> int: ...
     @property
     def new_index_files(self) -> int: ...
+    @property
+    def prepare_workers(self) -> int: ...
     @property
     def limits(self) -> UploadCaps: ...
 
@@ -197,7 +200,7 @@ class Upload:
 
 def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
     chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
-    return Preparer(cache=cache, embedder=embedder, chunker=chunker)
+    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=settings.prepare_workers or usable_cores())
 
 
 def recorded_sources(

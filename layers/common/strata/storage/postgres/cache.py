@@ -36,6 +36,9 @@ class PostgresBlobCache:
         rows = self._database.transact(lambda c: c.execute(self._sql["contents"], _columns(wanted)).fetchall())
         return {wanted[place - 1]: bytes(source) for place, source in rows}
 
+    def in_new_process(self) -> PostgresBlobCache:
+        return PostgresBlobCache(self._database.in_new_process())
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
         rows are locked for as short as possible, and a word without a chunk does no harm.
@@ -100,7 +103,7 @@ def _terms(chunk: EmbeddedChunk) -> Mapping[str, int]:
 def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, int]) -> Iterator[bytes]:
     for embedded in chunks:
         chunk, counts = embedded.chunk, _terms(embedded)
-        ids = np.fromiter((term_ids[term] for term in counts), dtype=np.int64, count=len(counts))
+        ids = np.fromiter(map(term_ids.__getitem__, counts), dtype=np.int64, count=len(counts))
         order = np.argsort(ids)
         occurrences = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
         yield copying.row(
