@@ -15,12 +15,13 @@ from strata.ports import Embedder
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
 from strata_bench.index import run_growth, run_index
 from strata_bench.query import run_query
+from strata_bench.scale import run_scale
 from strata_bench.vectors import StoredVectors
 from strata_bench.workbench import Workbench, workbench
 from strata_local.errors import LocalCloudError
 from strata_local.models import pull_minilm
 
-EXAMPLE = "Example: strata bench index --data DIR --json"
+EXAMPLE = "Example: strata bench query --data DIR --json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.what == "index" and not options.embed:
             embedder = StoredVectors(embedder=embedder)
         with workbench(embedder) as bench:
-            found = _measured(bench, corpus, options)
+            found = _measured(bench, corpus, embedder, options)
     except (StrataError, LocalCloudError) as error:
         _say(str(error))
         return 2
@@ -46,9 +47,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["all", "index"],
+        choices=["all", "index", "query", "scale"],
         default="all",
-        help="index: files and chunks a second, embedding apart; all: with the model's work, then questions",
+        help="index: files and chunks a second, embedding apart; query: against plain SQL on the same rows; "
+        "all: both, with the embedder's work; scale: growth with the number of chunks",
     )
     parser.add_argument(
         "--data",
@@ -61,18 +63,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=0, help="threads of the embedder; 0: one a core")
     parser.add_argument("--embed", action="store_true", help="index: with the embedder's work, not stored vectors")
     parser.add_argument("--copies", default="", help="index: growth with so many copies of the corpus, say 1,4,16")
+    parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
+    parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
+    parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return parser
 
 
-def _measured(bench: Workbench, corpus: Corpus, options: argparse.Namespace) -> dict[str, Any]:
+def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: argparse.Namespace) -> dict[str, Any]:
+    if options.what == "scale":
+        sizes = [int(size) for size in options.sizes.split(",")]
+        return run_scale(bench, corpus, embedder, sizes=sizes, sessions=options.sessions, churn=options.churn, say=_say)
     _say(f"indexing {len(corpus.files)} files of {corpus.name}")
+    if options.what == "query":
+        bench.snapshot(corpus.files)
+        return _asked(bench, corpus)
     index = run_index(bench, corpus)
     if options.what == "index":
         copies = [int(count) for count in options.copies.split(",") if count]
         return {**index, "growth": run_growth(bench, corpus, copies, _say)} if copies else index
+    return {"index": index, "query": _asked(bench, corpus)}
+
+
+def _asked(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
     _say(f"asking {len(corpus.questions)} questions")
-    return {"index": index, "query": run_query(bench, corpus)}
+    return run_query(bench, corpus)
 
 
 def _embedder(name: str, *, threads: int) -> Embedder:

@@ -41,6 +41,8 @@ from strata_local.runtime_api import free_port
 SESSION = "bench"
 BUCKET = "bench"
 IDENTITY = Identity(subject="bench", tenant="bench")
+READERS = ("group:all", "group:tenth", "group:hundredth", "group:thousandth")
+"""Who reads every file, each tenth, each hundredth and each thousandth of what is grown."""
 S3_START_LIMIT_S = 60.0
 
 
@@ -51,7 +53,8 @@ class Workbench:
     indexer: Indexer
     retriever: Retriever
     search: PostgresSearch
-    sessions: SessionStore
+    sessions: PostgresSessionStore
+    cache: PostgresBlobCache
     objects: ObjectStore
     query_url: str
     index_url: str
@@ -108,6 +111,18 @@ def _unseen(progress: Progress, /) -> None:
     """Nobody watches a benchmark's job."""
 
 
+def make_session(sessions: SessionStore, session_id: str, embedder: Embedder) -> None:
+    sessions.create(
+        session_id=session_id,
+        identity=IDENTITY,
+        project_id=session_id,
+        embedding_model=embedder.model_id,
+        dimension=embedder.dimension,
+        pipeline_version=PIPELINE_VERSION,
+        readers=READERS,
+    )
+
+
 @contextmanager
 def workbench(embedder: Embedder) -> Iterator[Workbench]:
     """Start the servers, migrate, make the session; stop and remove everything at the end."""
@@ -122,19 +137,13 @@ def workbench(embedder: Embedder) -> Iterator[Workbench]:
             index, query = Database(urls.index), Database(urls.query)
             objects = S3ObjectStore(client=client, bucket=BUCKET)
             sessions = PostgresSessionStore(index)
-            sessions.create(
-                session_id=SESSION,
-                identity=IDENTITY,
-                project_id=SESSION,
-                embedding_model=embedder.model_id,
-                dimension=embedder.dimension,
-                pipeline_version=PIPELINE_VERSION,
-            )
+            cache = PostgresBlobCache(index)
+            make_session(sessions, SESSION, embedder)
             search = PostgresSearch(query)
             yield Workbench(
                 indexer=Indexer(
                     sessions=sessions,
-                    cache=PostgresBlobCache(index),
+                    cache=cache,
                     objects=objects,
                     embedder=embedder,
                     settings=IndexingSettings(),
@@ -142,6 +151,7 @@ def workbench(embedder: Embedder) -> Iterator[Workbench]:
                 retriever=Retriever(search=search, embedder=embedder, depth=AnsweringSettings().retrieval_depth),
                 search=search,
                 sessions=sessions,
+                cache=cache,
                 objects=objects,
                 query_url=urls.query,
                 index_url=urls.index,

@@ -124,6 +124,10 @@ class AsyncStrataClient:
     async def session(self, session_id: str) -> wire.SessionView:
         return cast("wire.SessionView", await self._call("GET", session_path(session_id)))
 
+    async def drift(self, session_id: str) -> wire.DriftView:
+        """Files and symbols that the session's documents name and nothing in it defines."""
+        return cast("wire.DriftView", await self._call("GET", session_path(session_id, "/drift")))
+
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     async def jobs(self, session_id: str) -> list[wire.JobView]:
@@ -211,7 +215,9 @@ class AsyncStrataClient:
             "wire.AnswerView", await self._call("POST", path, body={"question": question, **options}, repeatable=True)
         )
 
-    async def retrieve(self, session_id: str, query: str, **options: Unpack[wire.SearchOptions]) -> wire.RetrievedView:
+    async def retrieve(
+        self, session_id: str, query: str, **options: Unpack[wire.RetrieveOptions]
+    ) -> wire.RetrievedView:
         """The ranked chunks, without an answer."""
         path = session_path(session_id, "/retrieve")
         return cast(

@@ -131,6 +131,10 @@ class StrataClient:
     def session(self, session_id: str) -> wire.SessionView:
         return cast("wire.SessionView", self._call("GET", session_path(session_id)))
 
+    def drift(self, session_id: str) -> wire.DriftView:
+        """Files and symbols that the session's documents name and nothing in it defines."""
+        return cast("wire.DriftView", self._call("GET", session_path(session_id, "/drift")))
+
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def jobs(self, session_id: str) -> list[wire.JobView]:
@@ -216,7 +220,7 @@ class StrataClient:
             "wire.AnswerView", self._call("POST", path, body={"question": question, **options}, repeatable=True)
         )
 
-    def retrieve(self, session_id: str, query: str, **options: Unpack[wire.SearchOptions]) -> wire.RetrievedView:
+    def retrieve(self, session_id: str, query: str, **options: Unpack[wire.RetrieveOptions]) -> wire.RetrievedView:
         """The ranked chunks, without an answer."""
         path = session_path(session_id, "/retrieve")
         return cast("wire.RetrievedView", self._call("POST", path, body={"query": query, **options}, repeatable=True))

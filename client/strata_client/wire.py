@@ -47,6 +47,22 @@ class SessionView(TypedDict):
     dimension: int
 
 
+class DriftedView(TypedDict):
+    """`known` is the longest part of a symbol's name that exists."""
+
+    path: str
+    line: int
+    kind: Literal["file", "symbol"]
+    name: str
+    known: str | None
+
+
+class DriftView(TypedDict):
+    session_id: str
+    drift: list[DriftedView]
+    truncated: bool
+
+
 class JobView(TypedDict):
     """`skipped` and `failed` are capped lists; the counters are whole."""
 
@@ -139,6 +155,37 @@ class AnswerView(TypedDict):
     timings_ms: dict[str, float]
 
 
+class Also(TypedDict):
+    """A row that another one stands for."""
+
+    layer: str
+    path: str
+    lines: list[int]
+
+
+class ScorePart(TypedDict):
+    """What a list (`dense`, `lexical`, `exact`) adds to a row's score."""
+
+    name: str
+    rank: int
+    value: float | None
+    weight: float
+    part: float
+
+
+class TermPart(TypedDict):
+    term: str
+    part: float
+
+
+class Explanation(TypedDict):
+    """`terms` is null where the session has restricted files."""
+
+    parts: list[ScorePart]
+    terms: list[TermPart] | None
+    allowed_by: str
+
+
 class Row(TypedDict):
     """A ranked chunk with its ranking fields."""
 
@@ -157,8 +204,11 @@ class Row(TypedDict):
     prefer_bonus: int
     test_penalty: int
     layer_rank: int
+    exact_rank: int | None
+    also: list[Also]
     blob_sha: str
     chunk_id: int
+    explain: Explanation | None
 
 
 class RetrievedView(TypedDict):
@@ -179,6 +229,12 @@ class SearchOptions(TypedDict, total=False):
     prefer_like_patterns: list[str]
     prefer_non_tests: bool
     limit: int
+
+
+class RetrieveOptions(SearchOptions, total=False):
+    """`explain` asks for the parts of every row's score."""
+
+    explain: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Query, Response
 
 from strata import bootstrap
+from strata.contracts.drift import DriftView
 from strata.contracts.jobs import JobList, JobView, SessionList, SessionView
 from strata.edge.http import api, error_responses, mangum_handler
 from strata.edge.identity import caller
@@ -32,6 +33,11 @@ def get_session(session_id: str, identity: Caller) -> SessionView:
 @app.get("/api/rag/sessions/{session_id}/jobs", responses=error_responses(404))
 def list_jobs(session_id: str, identity: Caller) -> JobList:
     return JobList(jobs=[JobView.of(job) for job in bootstrap.job_reader().list_jobs(identity, session_id)])
+
+
+@app.get("/api/rag/sessions/{session_id}/drift", responses=error_responses(404))
+def get_drift(session_id: str, identity: Caller) -> DriftView:
+    return DriftView.of(session_id, bootstrap.drift_reporter().report(session_id, identity))
 
 
 @app.get("/api/rag/jobs/{job_id}", responses=error_responses(404))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class FakeChunkSearch:
             chunk.chunk_id: chunk for chunk in self.allowed(question.session_id, question.identity, question.filter)
         }
         tier = {chunk_id: _tier(chunk.chunk.path, question.filter) for chunk_id, chunk in allowed.items()}
-        depth = max(request.depth, question.limit)
+        depth = max(request.depth, request.rows, question.limit)
         distances = (
             {}
             if request.embedding is None
@@ -71,17 +72,21 @@ class FakeChunkSearch:
         dense = sorted(drawn, key=lambda chunk_id: (distances[chunk_id], chunk_id))
         drawn = sorted(bm25, key=lambda chunk_id: (tier[chunk_id], -bm25[chunk_id], chunk_id))[:depth]
         lexical = sorted(drawn, key=lambda chunk_id: (-bm25[chunk_id], chunk_id))
-        fused = dict(reciprocal_rank_fusion([dense, lexical]))
-        best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))[: question.limit]
+        exact = _exact(request, list(allowed.values()), bm25, tier, depth)
+        weights = [request.dense_weight, request.lexical_weight, request.exact_weight]
+        fused = dict(reciprocal_rank_fusion([dense, lexical, exact], weights=weights))
+        best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
+        best = best[: max(request.rows, question.limit)]
         return Retrieved(
             candidates=tuple(
                 _candidate(
                     allowed[chunk_id],
                     score=fused[chunk_id],
                     dense_rank=_rank(dense, chunk_id),
-                    distance=distances[chunk_id] if chunk_id in dense else None,
+                    distance=distances.get(chunk_id),
                     lexical_rank=_rank(lexical, chunk_id),
-                    bm25=bm25[chunk_id] if chunk_id in lexical else None,
+                    bm25=bm25.get(chunk_id, 0.0) if request.terms else None,
+                    exact_rank=_rank(exact, chunk_id),
                     prefer_bonus=-tier[chunk_id][0],
                     test_penalty=tier[chunk_id][1],
                 )
@@ -89,6 +94,8 @@ class FakeChunkSearch:
             ),
             generation=session.generation,
             embedding_model=session.embedding_model,
+            best_distance=min((distances[chunk_id] for chunk_id in dense), default=None) if best else None,
+            greatest_bm25=max((bm25[chunk_id] for chunk_id in lexical), default=None) if best else None,
         )
 
     def files(
@@ -184,6 +191,36 @@ def _tier(path: str, filter: Filter) -> tuple[int, int]:
     return -int(preferred), int(filter.prefer_non_tests and looks_like_test(path))
 
 
+def _exact(
+    request: SearchRequest,
+    allowed: Sequence[IndexedChunk],
+    bm25: Mapping[int, float],
+    tier: Mapping[int, tuple[int, int]],
+    depth: int,
+) -> list[int]:
+    """Chunks that hold a name or phrase: definitions first, then by how many they hold, then by BM25."""
+    names = [name.text.lower() for name in request.names.names]
+    name_terms = {name.term for name in request.names.names}
+    places: dict[int, tuple[Any, ...]] = {}
+    for row in allowed if request.terms else ():
+        terms, chunk = row.embedded.term_counts.keys(), row.chunk
+        if not (name_terms & terms or any(set(phrase.terms) <= terms for phrase in request.names.phrases)):
+            continue
+        text = " ".join(chunk.content.split()).lower()
+        held = len(name_terms & terms) + sum(phrase.text.lower() in text for phrase in request.names.phrases)
+        path, title, qualified = (
+            value.lower() for value in (chunk.path, chunk.title, str(row.metadata.get("qualified_name", "")))
+        )
+        defines = any(
+            name in (path, title, qualified) or path.endswith(f"/{name}") or title.endswith(f".{name}")
+            for name in names
+        )
+        if held:
+            places[row.chunk_id] = (not defines, -held, -bm25.get(row.chunk_id, 0.0), row.chunk_id)
+    drawn = sorted(places, key=lambda chunk_id: (tier[chunk_id], *places[chunk_id]))[:depth]
+    return sorted(drawn, key=lambda chunk_id: places[chunk_id])
+
+
 def _rank(ranking: Sequence[int], chunk_id: int) -> int | None:
     return ranking.index(chunk_id) + 1 if chunk_id in ranking else None
 
@@ -196,6 +233,7 @@ def _candidate(
     distance: float | None = None,
     lexical_rank: int | None = None,
     bm25: float | None = None,
+    exact_rank: int | None = None,
     prefer_bonus: int = 0,
     test_penalty: int = 0,
 ) -> Candidate:
@@ -218,4 +256,5 @@ def _candidate(
         prefer_bonus=prefer_bonus,
         test_penalty=test_penalty,
         layer_rank=LAYER_RANKS[chunk.layer],
+        exact_rank=exact_rank,
     )

@@ -250,6 +250,9 @@ def row(path: str = "src/retry.py", **changes: Any) -> dict[str, Any]:
         "prefer_bonus": 0,
         "test_penalty": 0,
         "layer_rank": 0,
+        "exact_rank": None,
+        "also": [],
+        "explain": None,
         "blob_sha": "0" * 64,
         "chunk_id": 1,
     }
@@ -267,6 +270,9 @@ def behave_well(api: FakeApi) -> None:
     api.on("GET", "/api/rag/sessions/shop", json_reply(SESSION))
     api.on("POST", "/api/rag/sessions/shop/changes", json_reply({"job": job_view("queued")}, 202))
     api.on("GET", "/api/rag/sessions/shop/jobs", json_reply({"jobs": [job_view()]}))
+    drifted = {"path": "docs/a.md", "line": 3, "kind": "symbol", "name": "shop.Gone", "known": "shop"}
+    drift = {"session_id": "shop", "drift": [drifted], "truncated": False}
+    api.on("GET", "/api/rag/sessions/shop/drift", json_reply(drift))
     api.on("GET", "/api/rag/jobs/job-1", json_reply(job_view()))
     progress = {"status": "running", "phase": "preparing", "done_files": 1, "total_files": 2, "counters": {}}
     api.on(

@@ -14,10 +14,11 @@ from strata.model.corpus import EmbeddedChunk, FileEntry, Layer, PreparedBlob, V
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, SearchRequest
 from strata.retrieval.analyser import analyse, query_terms
+from strata.retrieval.naming import names_in
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
-from strata.storage.postgres.sessions import PostgresSessionStore
+from strata.storage.postgres.sessions import NEAREST_ROWS, PostgresSessionStore
 from tests.support import factories
 from tests.support.chunk_search import FakeChunkSearch, IndexedChunk
 from tests.support.factories import DIMENSION, EMBEDDING_MODEL, PIPELINE_VERSION, REPO_ID
@@ -66,12 +67,13 @@ class SearchRows:
 
     database: TestDatabase
     twin: FakeChunkSearch = field(default_factory=FakeChunkSearch)
+    nearest_from_rows: int = NEAREST_ROWS
 
     def __post_init__(self) -> None:
         self._index = Database(self.database.index_url)
         self.query = Database(self.database.query_url)
         self.search = PostgresSearch(self.query)
-        self.sessions = PostgresSessionStore(self._index)
+        self.sessions = PostgresSessionStore(self._index, nearest_from_rows=self.nearest_from_rows)
         self._cache = PostgresBlobCache(self._index)
 
     def close(self) -> None:
@@ -155,6 +157,7 @@ class SearchRows:
             embedding=vector if dense else None,
             embedding_model=model if dense else None,
             terms=query_terms(text),
+            names=names_in(text),
             depth=depth,
         )
 

@@ -1,4 +1,4 @@
-"""The commands that speak to an API: index, ask, search, jobs, sessions."""
+"""The commands that speak to an API: index, ask, search, jobs, sessions, drift."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import typer
 
 from strata_client.cli.answers import show_answer
 from strata_client.cli.connecting import connect
+from strata_client.cli.explaining import show_explanations
 from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
 from strata_client.cli.progress import JobBar, show_outcome
 from strata_client.cli.screen import Screen
 from strata_client.client import StrataClient
 from strata_client.errors import ClientError
 from strata_client.indexing import IndexedFolder, index_folder
-from strata_client.wire import JobView, SearchOptions
+from strata_client.wire import JobView, RetrieveOptions, SearchOptions
 
 
 def index(
@@ -111,6 +112,7 @@ def search(
     layers: Layers = None,
     path: PathPrefix = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="How many rows at most.")] = 10,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what each row's score is made of.")] = False,
     as_json: AsJson = False,
     api: Api = None,
     token: Token = None,
@@ -121,7 +123,9 @@ def search(
     """
     screen = Screen(as_json=as_json)
     with connect(api, token) as client:
-        found = client.retrieve(session, query, **_options(layers, path, limit))
+        options: RetrieveOptions = {"explain": True} if explain else {}
+        options.update(_options(layers, path, limit))  # type: ignore[typeddict-item]
+        found = client.retrieve(session, query, **options)
     if as_json:
         screen.result(found)
         return
@@ -140,6 +144,8 @@ def search(
     )
     if not found["rows"]:
         screen.note("Nothing found.")
+    elif explain:
+        show_explanations(screen, found["rows"])
 
 
 def jobs(
@@ -217,6 +223,30 @@ def sessions(as_json: AsJson = False, api: Api = None, token: Token = None) -> N
     )
     if not found:
         screen.note("No sessions yet; make one with `strata index PATH --session NAME`.")
+
+
+def drift(session: Session, as_json: AsJson = False, api: Api = None, token: Token = None) -> None:
+    """List what the documents name and the project no longer has: files and symbols, with the place of the name.
+
+    Example: strata drift --session shop
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        found = client.drift(session)
+    if as_json:
+        screen.result(found)
+        return
+    screen.table(
+        ("place", "kind", "name", "exists up to"),
+        [
+            (f"{item['path']}:{item['line']}", item["kind"], item["name"], item["known"] or "")
+            for item in found["drift"]
+        ],
+    )
+    if not found["drift"]:
+        screen.note("Every name leads somewhere.")
+    if found["truncated"]:
+        screen.note("There is more; these are the first.")
 
 
 def _options(layers: str | None, path: list[str] | None, limit: int | None = None) -> SearchOptions:

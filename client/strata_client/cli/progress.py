@@ -85,7 +85,8 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
     screen.note(
         f"{counters['indexed_files']:,} indexed ({counters['cache_miss_files']:,} embedded, "
         f"{counters['cache_hit_files']:,} known), {counters['deleted_files']:,} removed, "
-        f"{counters['skipped_files']:,} skipped, {counters['failed_files']:,} failed; {job['chunks']:,} chunks in the index."
+        f"{counters['skipped_files']:,} skipped, {counters['failed_files']:,} failed; "
+        f"{job['chunks']:,} chunks in the index."
     )
     _show_reasons(screen, "Left here", indexed.skipped_here, len(indexed.skipped_here), warn=False)
     _show_reasons(screen, "Skipped", job["skipped"], counters["skipped_files"], warn=False)

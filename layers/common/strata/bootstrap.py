@@ -31,6 +31,7 @@ from strata.ports import (
     Embedder,
     Generator,
     JobStore,
+    LinkReader,
     ObjectStore,
     SessionLock,
     SessionStore,
@@ -41,6 +42,7 @@ from strata.settings.model import Settings
 if TYPE_CHECKING:
     from strata.answering.answer import Answerer
     from strata.answering.cache_gate import CacheGate
+    from strata.indexing.drift import DriftReporter
     from strata.retrieval.retrieve import Retriever
     from strata.storage.dynamodb.client import Table
     from strata.storage.postgres.connection import Database
@@ -85,7 +87,7 @@ def embedding_model() -> EmbeddingModel:
 
 @cache
 def embedder() -> Embedder:
-    """Loads the model: seconds, and hundreds of megabytes, at the first call."""
+    """Loads the model at the first call: a fraction of a second, and about 140 MB."""
     if settings().embedder.name == "hashed":
         from strata.providers.hashed.embedder import HashedEmbedder
 
@@ -119,6 +121,13 @@ def blob_cache() -> BlobCache:
     from strata.storage.postgres.cache import PostgresBlobCache
 
     return PostgresBlobCache(_database())
+
+
+@cache
+def link_reader() -> LinkReader:
+    from strata.storage.postgres.links import PostgresLinks
+
+    return PostgresLinks(_database())
 
 
 @cache
@@ -188,6 +197,13 @@ def lifecycle() -> Lifecycle:
 @cache
 def job_reader() -> JobReader:
     return JobReader(sessions=session_store(), jobs=job_store())
+
+
+@cache
+def drift_reporter() -> DriftReporter:
+    from strata.indexing.drift import DriftReporter
+
+    return DriftReporter(links=link_reader())
 
 
 @cache

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from strata.model.access import Identity, Principal, Session
-from strata.model.asking import Context, Question, Retrieved
+from strata.model.asking import Context, Names, Question, Retrieved
 from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, Job, JobEvent, Lease
+from strata.model.links import Drifted, Links
 
 
 class Clock(Protocol):
@@ -256,20 +257,32 @@ class BlobCache(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty."""
+    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
+
+    `names` are what the question asks for letter for letter: rows that hold them are a list of their own. Each list
+    gives `depth` rows to the fusion, under its weight. `rows` of the fused ones come back, and never fewer
+    than the question's limit: whoever ranks them anew needs more than are shown. Unless `approximate` is false, the
+    dense list of a large index may come from the cells nearest to the question instead of a look at every row.
+    """
 
     question: Question
     embedding: Vector | None
     embedding_model: str | None
     terms: tuple[str, ...]
     depth: int
+    names: Names = field(default_factory=Names)
+    rows: int = 0
+    dense_weight: float = 1.0
+    lexical_weight: float = 1.0
+    exact_weight: float = 1.0
+    approximate: bool = True
 
 
 class ChunkSearch(Protocol):
     """Reads for one caller (Postgres, as the restricted role, under row-level security)."""
 
     def search(self, request: SearchRequest) -> Retrieved:
-        """Dense and lexical lists of `depth` rows each, fused, best first, at most `question.limit` rows.
+        """Dense and lexical lists of `depth` rows each, fused, best first, at most as many rows as are asked for.
 
         Raises `SessionNotFound` (also without the right to read it) and `EmbeddingModelMismatch`.
         """
@@ -287,6 +300,26 @@ class ChunkSearch(Protocol):
 
     def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
         """The whole decoded text of the file behind each chunk that the caller may read; others are absent."""
+        ...
+
+
+class LinkReader(Protocol):
+    """Links between files, for one caller: nothing tells of a file that the caller may not read (Postgres)."""
+
+    def links(
+        self, session_id: str, identity: Identity, *, path: str | None = None, symbol: str | None = None, limit: int
+    ) -> Links:
+        """Those of a file, or of a symbol by its qualified name or the end of it; `limit` each way.
+
+        Raises `SessionNotFound`.
+        """
+        ...
+
+    def drift(self, session_id: str, identity: Identity, *, limit: int) -> list[Drifted]:
+        """Names of files and symbols in documents that nothing readable defines, by path and line.
+
+        Raises `SessionNotFound`.
+        """
         ...
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from strata_bench.__main__ import main
+from strata_client.cli.main import main as cli
 
 FILES = {
     f"package/module_{number}.py": f'"""Module {number}."""\n\ndef answer_{number}(value):\n    return {number}\n'
@@ -48,6 +49,39 @@ def test_indexing_alone_is_measured_with_stored_vectors_and_copies(
     assert sum(layer["chunks"] for layer in found["layers"].values()) == found["chunks"]
     assert [size["files"] for size in found["growth"]["sizes"]] == [12, 24]
     assert found["growth"]["exponent"] is not None
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"path": path, "text": text}) + "\n" for path, text in FILES.items())
+    )
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"id": number, "text": f"what does answer_{number} return?"}) + "\n" for number in range(5))
+    )
+    return tmp_path
+
+
+def test_the_command_compares_search_with_plain_sql(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["bench", "query", "--data", str(corpus), "--embedder", "hashed", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] > 24
+    assert 0 < found["p50_ms"] <= found["p95_ms"]
+    assert found["plain_sql_p50_ms"] > 0
+    assert found["ratio"] == pytest.approx(found["p50_ms"] / found["plain_sql_p50_ms"], rel=0.05)
+
+
+def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["scale", "--data", str(corpus), "--embedder", "hashed", "--json"]
+    assert main([*arguments, "--sizes", "100,1200", "--sessions", "2", "--churn", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    small, large = found["sizes"]
+    assert 100 <= small["rows"] < 200
+    assert 1_200 <= large["rows"] < 1_300
+    for measured in (small, large, found["many_sessions"]):
+        assert 0 < measured["p50_ms"] <= measured["p95_ms"]
+        assert set(measured["recall@10"].values()) == {1.0}
+    assert set(large["recall@10"]) == {"100 %", "10 %", "1 %"}
 
 
 def test_a_corpus_that_is_not_there_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

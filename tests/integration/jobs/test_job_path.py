@@ -137,6 +137,16 @@ def stack(  # noqa: PLR0917 - pytest passes fixtures by name
     forget_what_was_built()
 
 
+def test_drift_is_told_after_a_change_has_removed_what_a_document_names(stack: Stack) -> None:
+    guide = b"# Guide\n\nThe answer is in `src/app.py`.\n"
+    stack.snapshot_of({"docs/guide.md": guide, "src/app.py": FILES["src/app.py"], "src/b.py": b"x = 1\n"})
+    assert stack.get("/api/rag/sessions/docs/drift").json["drift"] == []
+    stack.notify(stack.key_of(stack.change({"op": "delete", "path": "src/app.py"})))
+    assert stack.get("/api/rag/sessions/docs/drift").json["drift"] == [
+        {"path": "docs/guide.md", "line": 3, "kind": "file", "name": "src/app.py", "known": None}
+    ]
+
+
 def test_a_snapshot_becomes_rows_and_changes_alter_them(stack: Stack) -> None:
     job = stack.snapshot_of(FILES)
     assert (job["status"], job["seq"], job["generation"], job["error"]) == ("done", 1, 1, None)

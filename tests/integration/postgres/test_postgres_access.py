@@ -23,7 +23,7 @@ TABLES = [
 ]  # fmt: skip
 READABLE = {
     "rag_sessions", "rag_indexes", "rag_index_layers", "rag_terms", "rag_index_terms", "rag_chunks",
-    "rag_chunk_vectors", "rag_chunk_terms", "rag_blob_cache",
+    "rag_chunk_vectors", "rag_chunk_terms", "rag_links", "rag_blob_cache",
 }  # fmt: skip
 ANN = ("acme", ["user:ann"])
 

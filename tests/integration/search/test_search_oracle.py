@@ -9,9 +9,10 @@ import pytest
 
 from strata.errors import SessionNotFound
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Filter
+from strata.model.asking import Candidate, Filter, Names
 from strata.model.corpus import Layer
 from strata.ports import SearchRequest
+from strata.retrieval import statements
 from strata.retrieval.fusion import reciprocal_rank_fusion
 from tests.support.factories import identity
 from tests.support.search_rows import SearchRows, TextFile
@@ -35,6 +36,13 @@ ACLS = (None, None, None, ("group:red",), ("group:blue", "user:dan"), ("user:ann
 
 def random_text(chance: random.Random) -> str:
     return " ".join(chance.choices(WORDS, k=chance.randint(1, 40)))
+
+
+def random_question(chance: random.Random) -> str:
+    """Often with a name (`WORDS` holds some) and now and then with a phrase in quotes."""
+    quoted = f' "{chance.choice(WORDS)} {chance.choice(WORDS)}"' if chance.random() < 0.3 else ""
+    named = chance.choice(["", "", " f1.py", " src/app.py", " f12.py f3.py"])
+    return random_text(chance) + quoted + named
 
 
 def random_file(chance: random.Random, number: int) -> TextFile:
@@ -62,6 +70,12 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
+@pytest.fixture(autouse=True, params=[2_000, 40, 1], ids="first draw of {} rows".format)
+def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first draw looks up every term of the question, some, or one."""
+    monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", request.param)
+
+
 @pytest.fixture
 def filled(rows: SearchRows) -> SearchRows:
     """Two sessions of Ann's that some others read; files were added, rewritten, restricted and deleted."""
@@ -85,17 +99,26 @@ def test_rows_are_those_of_the_twin_for_any_caller_filter_and_question(filled: S
     for _ in range(150):
         request = filled.request(
             chance.choice(["one", "two"]),
-            random_text(chance),
+            random_question(chance),
             identity=chance.choice(readable),
             filter=random_filter(chance),
             limit=chance.choice([1, 3, 10, 50]),
             depth=chance.choice([1, 5, 50]),
             dense=chance.random() < 0.7,
         )
+        request = replace(
+            request,
+            rows=chance.choice([0, 0, 20]),
+            dense_weight=chance.choice([1.0, 0.3]),
+            lexical_weight=chance.choice([1.0, 0.0]),
+            exact_weight=chance.choice([1.0, 0.5]),
+        )
         actual = filled.search.search(request)
         expected = filled.twin.search(request)
         assert (actual.generation, actual.embedding_model) == (expected.generation, expected.embedding_model)
         assert_same(actual.candidates, expected.candidates)
+        assert actual.best_distance == about(expected.best_distance)
+        assert actual.greatest_bm25 == about(expected.greatest_bm25)
         assert_only_allowed(filled, request, actual.candidates)
         found += len(actual.candidates)
     assert found > 500
@@ -106,8 +129,13 @@ def assert_same(actual: tuple[Candidate, ...], expected: tuple[Candidate, ...]) 
     blank = {"distance": None, "bm25": None}
     assert [replace(row, **blank) for row in actual] == [replace(row, **blank) for row in expected]
     for one, other in zip(actual, expected, strict=True):
-        assert one.bm25 == (other.bm25 if other.bm25 is None else pytest.approx(other.bm25, rel=1e-5))
-        assert one.distance == (other.distance if other.distance is None else pytest.approx(other.distance, abs=1e-5))
+        assert one.bm25 == about(other.bm25)
+        assert one.distance == about(other.distance)
+
+
+def about(expected: float | None) -> object:
+    """Equal up to float32, where there is a number."""
+    return expected if expected is None else pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 def assert_only_allowed(filled: SearchRows, request: SearchRequest, candidates: tuple[Candidate, ...]) -> None:
@@ -115,7 +143,7 @@ def assert_only_allowed(filled: SearchRows, request: SearchRequest, candidates: 
     allowed = {row.chunk_id for row in filled.twin.allowed(question.session_id, question.identity, question.filter)}
     assert {row.chunk_id for row in candidates} <= allowed
     if request.embedding is not None:
-        assert len(candidates) == min(question.limit, len(allowed))
+        assert len(candidates) == min(max(question.limit, request.rows), len(allowed))
 
 
 def test_bm25_equals_the_reference_scorer_with_ties_by_id(filled: SearchRows) -> None:
@@ -132,6 +160,7 @@ def test_bm25_equals_the_reference_scorer_with_ties_by_id(filled: SearchRows) ->
             depth=500,
             dense=False,
         )
+        request = replace(request, names=Names())
         actual = [(row.chunk_id, row.bm25) for row in filled.search.search(request).candidates]
         readable = {row.chunk_id for row in filled.twin.allowed("one", everything, Filter(layers=layers))}
         expected = [item for item in filled.twin.bm25(request) if item[0] in readable]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from strata import bootstrap
+from strata.indexing.drift import DriftReporter
 from strata.jobs.events import EventFeed
 from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.mailbox import Mailbox
@@ -31,6 +32,7 @@ from tests.support.job_fakes import (
     job_id,
 )
 from tests.support.lambda_events import ANN, LambdaContext, Reply, call, load_function, rest_event, s3_event
+from tests.support.link_fakes import FakeLinkReader
 
 BOB = {"sub": "bob", "tenant": "acme", "groups": "readers", "scopes": ""}
 EVE = {"sub": "eve", "tenant": "acme", "groups": "", "scopes": ""}
@@ -113,6 +115,7 @@ def cloud(modules: tuple[ModuleType, ModuleType, ModuleType], monkeypatch: pytes
         "lifecycle": lifecycle,
         "upload_worker": UploadWorker(lifecycle=lifecycle, mailbox=mailbox),
         "job_reader": JobReader(sessions=sessions, jobs=jobs),
+        "drift_reporter": DriftReporter(links=FakeLinkReader(sessions)),
         "event_feed": EventFeed(jobs=jobs, sleep=clock.sleep, monotonic=clock.monotonic),
     }
     for name, use_case in built.items():
@@ -270,6 +273,7 @@ def test_only_readers_see_a_session_and_its_jobs(cloud: Cloud, claims: Any, stat
     for path in (
         "/api/rag/sessions/docs",
         "/api/rag/sessions/docs/jobs",
+        "/api/rag/sessions/docs/drift",
         job["links"]["self"],
         job["links"]["events"],
     ):
@@ -281,6 +285,18 @@ def test_only_readers_see_a_session_and_its_jobs(cloud: Cloud, claims: Any, stat
     assert listed.status == (401 if status == 401 else 200)
     if listed.status == 200:
         assert len(listed.json["sessions"]) == (1 if status == 200 else 0)
+
+
+def test_drift_is_told_by_place_and_kind(cloud: Cloud) -> None:
+    opened(cloud)
+    assert cloud.get("/api/rag/sessions/docs/drift").json == {
+        "session_id": "docs",
+        "drift": [
+            {"path": "docs/a.md", "line": 3, "kind": "symbol", "name": "shop.Gone", "known": "shop"},
+            {"path": "docs/a.md", "line": 9, "kind": "file", "name": "src/gone.py", "known": None},
+        ],
+        "truncated": False,
+    }
 
 
 @pytest.mark.parametrize(
@@ -315,6 +331,8 @@ def test_identity_comes_from_the_authorizer_alone(cloud: Cloud) -> None:
         "/api/rag/sessions/..",
         "/api/rag/sessions/x\x00y",
         "/api/rag/sessions/unknown/jobs",
+        "/api/rag/sessions/unknown/drift",
+        "/api/rag/sessions/x\x00y/drift",
         f"/api/rag/jobs/{job_id(404)}",
         f"/api/rag/jobs/{job_id(404)}/events",
         "/api/rag/jobs/1",
@@ -475,6 +493,7 @@ def test_the_documents_declare_what_the_routes_answer(cloud: Cloud) -> None:
         ("Strata: jobs", "get", "/api/rag/sessions"): {"200"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/jobs"): {"200", "404"} | always,
+        ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/drift"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/jobs/{job_id}"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/jobs/{job_id}/events"): {"200", "204", "404"} | always,
     }

@@ -8,7 +8,15 @@ import pytest
 
 from strata.errors import EmbedderRejected, EmbedderUnavailable, LockLost
 from strata.indexing.chunking import Chunker
-from strata.indexing.prepare import BATCH_FILES, EMBED_CHUNKS, Prepared, Preparer, embed
+from strata.indexing.prepare import (
+    BATCH_FILES,
+    EMBED_CHUNKS,
+    MOST_LINKS,
+    Prepared,
+    Preparer,
+    embed,
+    parse_file,
+)
 from strata.model.corpus import BlobKey, SourceFile, Vectors
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.retrieval.analyser import analyse
@@ -186,3 +194,16 @@ def test_an_embedder_that_is_away_comes_through() -> None:
     with pytest.raises(EmbedderUnavailable):
         prepare({"a.md": "# A\n", "b.md": "# poison\n"}, refusing("poison", EmbedderUnavailable), cache)
     assert cache.blobs == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param("import " + "a" * 3_000 + "\n", id="a very long name"),
+        pytest.param("".join(f"a{number} = 1\n" for number in range(30_000)), id="very many names"),
+    ],
+)
+def test_links_of_any_file_can_be_stored(content: str) -> None:
+    links = parse_file(source_file("a.py", content), Chunker(counter=HashedEmbedder())).links
+    assert len(links) <= MOST_LINKS + 1
+    assert max(len(link.target.encode()) for link in links) <= 2_000

@@ -12,6 +12,7 @@ from strata.model.access import Session
 from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer, Vector, Vectors
 from strata.retrieval.analyser import analyse
+from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import Retriever
 from tests.support.chunk_search import FakeChunkSearch, IndexedChunk
 from tests.support.factories import EMBEDDING_MODEL, embedded_chunk, identity, unit_vector
@@ -134,3 +135,13 @@ def test_exact_files_are_read_without_an_embedder(retriever: Retriever, embedder
     with pytest.raises(SessionNotFound):
         retriever.retrieve_exact_files("one", identity("bob"), ["a.py"])
     assert embedder.texts == []
+
+
+def test_a_search_without_layers_covers_the_default_ones(retriever: Retriever, search: FakeChunkSearch) -> None:
+    retriever.retrieve(question("reset"))
+    named = replace(question("reset"), filter=Filter(layers=(Layer.D2_FACT_INDEX,)))
+    retriever.retrieve(named)
+    assert [request.question.filter.layers for request in search.requests] == [
+        DEFAULT_LAYERS,
+        (Layer.D2_FACT_INDEX,),
+    ]

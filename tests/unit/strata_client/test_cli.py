@@ -98,6 +98,7 @@ def nowhere() -> str:
         pytest.param(["jobs"], lambda value: len(value) == 1, id="jobs of all sessions"),
         pytest.param(["jobs", "-s", "shop"], lambda value: value[0]["chunks"] == 7, id="jobs of one session"),
         pytest.param(["jobs", "job-1"], lambda value: value["status"] == "done", id="one job"),
+        pytest.param(["drift", "-s", "shop"], lambda value: value["drift"][0]["name"] == "shop.Gone", id="drift"),
         pytest.param(["search", "retry", "-s", "shop"], lambda value: len(value["rows"]) == 1, id="search"),
         pytest.param(
             ["ask", "why?", "-s", "shop"],
@@ -306,6 +307,15 @@ def test_the_local_cloud_is_found_by_its_note(
     assert len(api.requests) == 1, "a note that a killed cloud left behind counts for nothing"
 
 
+def test_drift_is_a_table_and_none_is_said(run: Run, api: FakeApi) -> None:
+    outcome = run("drift", "-s", "shop", "--api", api.url)
+    assert outcome.status == 0
+    assert all(text in outcome.out for text in ("docs/a.md:3", "symbol", "shop.Gone"))
+    nothing = {"session_id": "shop", "drift": [], "truncated": False}
+    api.on("GET", "/api/rag/sessions/shop/drift", json_reply(nothing))
+    assert "Every name leads somewhere." in run("drift", "-s", "shop", "--api", api.url).err
+
+
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 COMMANDS = [
@@ -314,6 +324,7 @@ COMMANDS = [
     ["jobs"],
     ["jobs", "job-1"],
     ["jobs", "-s", "shop"],
+    ["drift", "-s", "shop"],
     ["search", "x", "-s", "shop"],
     ["ask", "x", "-s", "shop"],
 ]
@@ -568,3 +579,32 @@ def test_a_reader_that_leaves_early_gets_no_traceback(api: FakeApi) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert first.startswith(b"1\t")
+
+
+def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None:
+    explain = {
+        "parts": [
+            {"name": "dense", "rank": 1, "value": 0.4, "weight": 1.0, "part": 0.01639},
+            {"name": "lexical", "rank": 2, "value": 3.5, "weight": 1.0, "part": 0.01613},
+        ],
+        "terms": [{"term": "retry", "part": 2.0}, {"term": "delay", "part": 1.5}],
+        "allowed_by": "user:ann reads the session; the file has no list of its own",
+    }
+    also = [{"layer": "C1_SYMBOL_CATALOG", "path": "src/retry.py", "lines": [1, 9]}]
+    hidden = {**explain, "terms": None}
+    rows = [row(explain=explain, also=also), row("b.md", explain=hidden, prefer_bonus=1, test_penalty=1)]
+    found = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "rows": rows}
+    api.on("POST", "/api/rag/sessions/shop/retrieve", json_reply(found))
+    shown = run("search", "retry delay", "--session", "shop", "--explain", "--api", api.url)
+    assert shown.status == 0
+    assert api.requests[-1].json()["explain"] is True
+    for line in (
+        "1\tdense\t0.01639\trank 1, weight 1, distance 0.4000",
+        "1\tscore\t0.03250\tsrc/retry.py:1-9",
+        "1\tbm25\t2.0000\tthe word retry",
+        "1\talso\t\tstands for src/retry.py:1-9 (C1)",
+        "1\tallowed\t\tuser:ann reads the session; the file has no list of its own",
+        "2\tbm25\t3.5000\twords are not told apart: the session has restricted files",
+        "2\tbonus\t1\tits path is preferred; this comes before the score",
+    ):
+        assert line in shown.out.splitlines()

@@ -73,6 +73,7 @@ def test_every_call_reads_its_answer(client: StrataClient) -> None:
     assert client.session("shop")["dimension"] == 384
     assert [view["job_id"] for view in client.jobs("shop")] == ["job-1"]
     assert client.job("job-1")["status"] == "done"
+    assert [item["name"] for item in client.drift("shop")["drift"]] == ["shop.Gone"]
     assert client.changes("shop", [{"op": "delete", "path": "a.md"}])["status"] == "queued"
     assert client.retrieve("shop", "retry")["rows"][0]["path"] == "src/retry.py"
     assert client.create_session("shop")["job"]["status"] == "awaiting_upload"
@@ -486,6 +487,7 @@ def test_the_asynchronous_client_keeps_the_same_promises(api: FakeApi, tmp_path:
                 client.health(),
                 client.sessions(),
                 client.jobs("shop"),
+                client.drift("shop"),
                 client.job("job-1"),
                 client.retrieve("shop", "retry"),
                 client.changes("shop", [{"op": "delete", "path": "a.md"}]),

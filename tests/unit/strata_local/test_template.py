@@ -42,6 +42,7 @@ ROUTES = {
     ("POST", "/api/rag/sessions/{session_id}/changes"): "IndexChangesApi",
     ("POST", "/api/rag/sessions/{session_id}/rollback"): "IndexChangesApi",
     ("GET", "/api/rag/sessions/{session_id}/jobs"): "JobStatus",
+    ("GET", "/api/rag/sessions/{session_id}/drift"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}/events"): "JobStatus",
     ("POST", "/api/rag/sessions/{session_id}/query"): "Query",

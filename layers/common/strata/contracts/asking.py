@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +15,7 @@ from strata.contracts.jobs import View
 from strata.errors import InvalidQuery, InvalidRequest, SessionNotFound
 from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Citation, Filter, Question, Retrieved, SourcePiece
+from strata.model.asking import Candidate, Citation, Explanation, Filter, Question, Retrieved, SourcePiece
 from strata.model.corpus import Layer, Span
 from strata.retrieval.analyser import analyse
 from strata.retrieval.retrieve import checked_text
@@ -77,13 +78,14 @@ class Ask(SearchOptions):
 
 
 class Search(SearchOptions):
-    """The body of `POST …/retrieve`."""
+    """The body of `POST …/retrieve`; `explain` asks for the parts of every row's score."""
 
     query: str
+    explain: bool = False
 
     def to_question(self, session_id: str, identity: Identity) -> Question:
         """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer` and `InvalidRequest`."""
-        return self._question(self.query, session_id, identity)
+        return replace(self._question(self.query, session_id, identity), explain=self.explain)
 
 
 def _storable(values: Sequence[str]) -> tuple[str, ...]:
@@ -260,8 +262,46 @@ class AnswerView(View):
         )
 
 
+class AlsoView(View):
+    """A row that this one stands for: the same lines in another layer, or a copy of the file."""
+
+    layer: Layer
+    path: str
+    lines: tuple[int, int]
+
+
+class ScorePartView(View):
+    name: str
+    rank: int
+    value: float | None
+    weight: float
+    part: float
+
+
+class TermPartView(View):
+    term: str
+    part: float
+
+
+class ExplanationView(View):
+    """`parts` add up to the row's score, `terms` to its `bm25`; null where the session has restricted files."""
+
+    parts: list[ScorePartView]
+    terms: list[TermPartView] | None
+    allowed_by: str
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> ExplanationView:
+        terms = explanation.terms
+        return cls(
+            parts=[ScorePartView(**asdict(part)) for part in explanation.parts],
+            terms=None if terms is None else [TermPartView(**asdict(term)) for term in terms],
+            allowed_by=explanation.allowed_by,
+        )
+
+
 class RowView(View):
-    """A ranked chunk with every ranking field."""
+    """A ranked chunk with every ranking field; `explain` where it was asked for."""
 
     path: str
     layer: Layer
@@ -278,8 +318,11 @@ class RowView(View):
     prefer_bonus: int
     test_penalty: int
     layer_rank: int
+    exact_rank: int | None
+    also: list[AlsoView]
     blob_sha: str
     chunk_id: int
+    explain: ExplanationView | None
 
     @classmethod
     def of(cls, candidate: Candidate) -> RowView:
@@ -299,8 +342,11 @@ class RowView(View):
             prefer_bonus=candidate.prefer_bonus,
             test_penalty=candidate.test_penalty,
             layer_rank=candidate.layer_rank,
+            exact_rank=candidate.exact_rank,
+            also=[AlsoView(layer=also.layer, path=also.path, lines=_lines(also.span)) for also in candidate.also],
             blob_sha=candidate.blob_sha,
             chunk_id=candidate.chunk_id,
+            explain=None if candidate.explanation is None else ExplanationView.of(candidate.explanation),
         )
 
 

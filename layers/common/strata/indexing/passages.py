@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from strata.model.corpus import Document, Span
+from strata.model.corpus import Document, Link, Span
 
 DEFAULT_PRICE = 0.9
 """The price of a cut at a line border that a parser says nothing about: inside a statement, say."""
@@ -56,9 +56,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedSource:
-    """A file's passages in source order within each layer, and notes: what could not be made, and why."""
+    """A file's passages in source order within each layer, its links, and notes: what could not be made, and why."""
 
     passages: tuple[Passage, ...]
+    links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()
 
 

@@ -138,7 +138,7 @@ class Indexer:
             job.reindex
             or _built_of(session) != self._built
             or len(difference.upserts) >= self.settings.new_index_files
-            or self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT
+            or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
         )
 
     def _prepare(self, session: Session, upload: Upload, wanted: Wanted, difference: Plan) -> Outcome:

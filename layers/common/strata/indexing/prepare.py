@@ -18,11 +18,21 @@ from strata.errors import EmbedderRejected, FileUnreadable
 from strata.indexing.chunking import Chunker
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
+from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
-from strata.indexing.reading import read_text
+from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
 from strata.indexing.side_by_side import SideBySide
-from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, PreparedBlob, SourceFile, Vectors
+from strata.model.corpus import (
+    BlobKey,
+    Chunk,
+    EmbeddedChunk,
+    Link,
+    LinkKind,
+    PreparedBlob,
+    SourceFile,
+    Vectors,
+)
 from strata.ports import BlobCache, Embedder, unwatched
 from strata.retrieval.analyser import analyse
 
@@ -32,34 +42,49 @@ BATCH_FILES = 64
 BATCH_BYTES = 2 * 1024 * 1024
 EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
+MOST_LINKS = 20_000
+"""Of one file: more are a generated one's."""
+MAX_NAME_CHARACTERS = 500
+"""Of a link: names are parts of an index, whose entry ends at 2,704 bytes."""
 _LENGTH_TOLERANCE = 1e-3
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
+_RESTRUCTURED_SUFFIXES = (".rst", ".rest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedFile:
-    """A file's chunks, without vectors, and what is worth saying about it."""
+    """A file's chunks, without vectors, its links, and what is worth saying about it."""
 
     chunks: tuple[Chunk, ...]
+    links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def parser_for(path: str) -> Parser:
     """The parser by the file name's extension; text of any other kind is cut into windows."""
     name = path.rpartition("/")[2].lower()
-    if name.endswith(_MARKDOWN_SUFFIXES):
+    if name.endswith((*_MARKDOWN_SUFFIXES, NOTEBOOK_SUFFIX)):
         return parse_markdown
+    if name.endswith(_RESTRUCTURED_SUFFIXES):
+        return parse_restructured
     return CODE_PARSERS.get(f".{name.rpartition('.')[2]}", parse_text)
 
 
 def parse_file(source: SourceFile, chunker: Chunker) -> ParsedFile:
     """One file's chunks. Raises `FileUnreadable`."""
     parsed = _parsed(source)
-    return ParsedFile(chunks=chunker.cut([(source.path, parsed.passages)])[0], notes=parsed.notes)
+    return _file(parsed, chunker.cut([(source.path, parsed.passages)])[0])
+
+
+def _file(parsed: ParsedSource, chunks: tuple[Chunk, ...]) -> ParsedFile:
+    return ParsedFile(chunks=chunks, links=parsed.links, notes=parsed.notes)
 
 
 def _parsed(source: SourceFile) -> ParsedSource:
-    return parser_for(source.path)(source.path, read_text(source.path, source.content))
+    parsed = parser_for(source.path)(source.path, read_text(source.path, source.content))
+    itself = Link(kind=LinkKind.DEFINES, symbol="", target=source.path, line=1, is_path=True)
+    fitting = (link for link in parsed.links if max(len(link.target), len(link.symbol)) <= MAX_NAME_CHARACTERS)
+    return replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)))
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
@@ -101,7 +126,13 @@ class _Readable:
     parsed: ParsedFile
 
     def prepared(self, chunks: Sequence[EmbeddedChunk]) -> PreparedBlob:
-        return PreparedBlob(key=self.key, source=self.source.content, chunks=tuple(chunks), notes=self.parsed.notes)
+        return PreparedBlob(
+            key=self.key,
+            source=self.source.content,
+            chunks=tuple(chunks),
+            links=self.parsed.links,
+            notes=self.parsed.notes,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,7 +196,7 @@ class Preparer:
             advanced()
         cut = self.chunker.cut([(source.path, parsed.passages) for _, source, parsed in files])
         return [
-            _Readable(key=key, source=source, parsed=ParsedFile(chunks=chunks, notes=parsed.notes))
+            _Readable(key=key, source=source, parsed=_file(parsed, chunks))
             for (key, source, parsed), chunks in zip(files, cut, strict=True)
         ]
 

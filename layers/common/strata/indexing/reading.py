@@ -3,7 +3,8 @@
 The decoded text of a file has no byte-order mark, no NUL, and `\\n` as its only line end: `\\r\\n` and `\\r` are
 turned into it, so a file has the same lines however it was checked out. Its blob is still named by its bytes: other
 line ends are another blob, prepared anew. Other characters that some tools take for a line end (form feed, U+2028)
-stay inside their line. `source_lines` is the one way to cut the text into lines.
+stay inside their line. A notebook's text is that of its cells (see `notebooks`).
+`source_lines` is the one way to cut the text into lines.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from strata.errors import FileUnreadable
+from strata.indexing.notebooks import notebook_text
 from strata.model.corpus import Span
 
 _MARKED = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
@@ -22,6 +24,7 @@ _MARKED = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+NOTEBOOK_SUFFIX = ".ipynb"
 _PYTHON_SUFFIXES = (".py", ".pyi", ".pyw")
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
 _BLANK_OR_COMMENT = re.compile(rb"^[ \t\f]*(?:#.*)?$")
@@ -47,6 +50,8 @@ def read_text(path: str, content: bytes) -> str:
     except (LookupError, UnicodeError) as error:
         raise FileUnreadable(f"Its encoding {encoding!r} can't be read.") from error
     text = text.lstrip("\ufeff").replace("\0", "")
+    if path.lower().endswith(NOTEBOOK_SUFFIX):
+        text = notebook_text(text)
     return clean_text(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 

@@ -31,13 +31,85 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A self-contained question of one caller to one session; `text` is stripped, with at least one word."""
+    """A self-contained question of one caller to one session; `text` is stripped, with at least one word.
+
+    `explain` asks for the parts of every row's score; it changes neither rows nor order.
+    """
 
     text: str
     session_id: str
     identity: Identity
     filter: Filter = field(default_factory=Filter)
     limit: int = 10
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A symbol, path or code that a question names, as it was written, and the term that stands for the whole."""
+
+    text: str
+    term: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrase:
+    """Words in quotes, one blank between them; a chunk that holds the phrase has every one of `terms`."""
+
+    text: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What a question asks for letter for letter."""
+
+    names: tuple[Name, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.phrases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Also:
+    """A row that is not shown because another one shows the same: its layer, and where it stands."""
+
+    layer: Layer
+    path: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePart:
+    """What a list adds to a row's score: the row's rank and its own score there, and the list's weight."""
+
+    name: str
+    rank: int
+    value: float | None
+    weight: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermPart:
+    """What a term of the question adds to a row's BM25 score."""
+
+    term: str
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`parts` add up to the row's score, `terms` (best first) to its `bm25`; `allowed_by` is the rule that shows it.
+
+    `terms` is None where the session has files with a list of readers: how rare a word is tells of files that the
+    caller may not read.
+    """
+
+    parts: tuple[ScorePart, ...]
+    terms: tuple[TermPart, ...] | None
+    allowed_by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +117,10 @@ class Candidate:
     """A ranked chunk with every ranking field; `score` is higher for better and compares only within one list.
 
     `dense_rank` and `lexical_rank` start at 1 and are None where that list does not hold the row. `distance` is
-    the cosine distance (0 to 2), `bm25` the BM25 score; None where it was not computed.
+    the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
+    every row, whichever list found it; None means that the search had no vector, or no words. `exact_rank` is the
+    row's place among those that hold a name or a quoted phrase of the question. `also` names the rows that this one
+    stands for.
     """
 
     chunk_id: int
@@ -65,15 +140,24 @@ class Candidate:
     prefer_bonus: int = 0
     test_penalty: int = 0
     layer_rank: int = 0
+    exact_rank: int | None = None
+    also: tuple[Also, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieved:
-    """Candidates, best first, and the state of the session that they come from."""
+    """Candidates, best first, and the state of the session that they come from.
+
+    `best_distance` and `greatest_bm25` are the best scores of the two lists that were fused, also where `candidates`
+    is only a part of them: what a row's own scores are measured against.
+    """
 
     candidates: tuple[Candidate, ...]
     generation: int
     embedding_model: str
+    best_distance: float | None = None
+    greatest_bm25: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

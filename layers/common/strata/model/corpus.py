@@ -124,6 +124,39 @@ class Span:
             raise ValueError(f"not a span of lines: {self.start}-{self.end}")
 
 
+class LinkKind(StrEnum):
+    """How a name in a file leads elsewhere. `DEFINES` names what the file itself is and holds: where links end."""
+
+    DEFINES = "defines"
+    IMPORTS = "imports"
+    CALLS = "calls"
+    INHERITS = "inherits"
+    DOCUMENTS = "documents"
+    MENTIONS = "mentions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """From a symbol of a file (its whole, if `symbol` is empty) to a name; `line` is where it stands.
+
+    `target` is a path or a dotted name, as the file says it: what it leads to in a session is found when asked. An
+    import's symbol is the name that it binds, that of a definition the module that holds it (empty for the module
+    itself, and for the file).
+    """
+
+    kind: LinkKind
+    symbol: str
+    target: str
+    line: int
+    is_path: bool = False
+    """A path with a slash in front is counted from the project's root; any other one may be the end of a longer one."""
+
+    @property
+    def key(self) -> str:
+        """The last part of the target: what links and definitions are matched by first."""
+        return self.target.rpartition("/" if self.is_path else ".")[2]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A layered item made from one file.
@@ -194,9 +227,10 @@ class BlobKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedBlob:
-    """A file's chunks, embedded, with its bytes; `notes` are reasons worth showing (say, a syntax error)."""
+    """A file's chunks, embedded, with its bytes and links; `notes` are reasons worth showing (say, a syntax error)."""
 
     key: BlobKey
     source: bytes
     chunks: tuple[EmbeddedChunk, ...]
+    links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """What a filter means, and which values it takes.
 
-- An empty field restricts nothing. Fields are joined by AND, the values of one field by OR.
+- An empty field restricts nothing, but for layers: a search then covers `DEFAULT_LAYERS`. Fields are joined by AND,
+  the values of one field by OR.
 - A prefix is a literal beginning of the path: ``_``, ``%`` and ``\\`` mean themselves, case counts, and no border is
   implied: ``src/app`` also covers ``src/application.py``. End it with ``/`` to name a folder. ``./`` in front is
   dropped; an empty prefix, one that begins with ``/`` and one with a ``..`` segment are refused.
@@ -30,6 +31,15 @@ TEST_PATH = (
     r"|(^|/)(test_[^/]*|tests?\.[^/.]+|conftest\.py|[^/]*[_.-](test|tests|spec)\.[^/.]+|[^/]*[a-z0-9]Tests?\.[^/.]+)$"
 )
 """A path that looks like a test: a pattern that Python and Postgres read alike."""
+
+DEFAULT_LAYERS = (
+    Layer.C0_SOURCE_CHUNKS,
+    Layer.C1_SYMBOL_CATALOG,
+    Layer.D1_DOCUMENT_CATALOG,
+    Layer.D3_SECTION_INDEX,
+)
+"""What a search without a layer filter covers. The other layers say again, piece by piece, what these hold: they are
+there for whoever names them, until a measurement shows that they help a search that does not."""
 
 LAYER_RANKS = {
     Layer.C0_SOURCE_CHUNKS: 1,

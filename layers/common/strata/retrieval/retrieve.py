@@ -12,7 +12,9 @@ from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retri
 from strata.model.corpus import Layer
 from strata.ports import ChunkSearch, Embedder, SearchRequest
 from strata.retrieval.analyser import query_terms
-from strata.retrieval.filters import checked_paths
+from strata.retrieval.diversity import diversified
+from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
+from strata.retrieval.naming import names_in
 
 MAX_FILE_CHUNKS = 500
 """Rows that one call for exact files returns at most."""
@@ -33,7 +35,9 @@ class Retriever:
     depth: int
 
     def retrieve(self, question: Question) -> Retrieved:
-        """The best `question.limit` chunks that the caller may read, best first, by meaning and by words.
+        """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
+
+        More are searched for than are shown, so that what shows the same lines as a better row can give way.
 
         Raises `InvalidQuery`, `SessionNotFound`, `EmbeddingModelMismatch`, and the embedder's and the store's
         temporary errors.
@@ -42,15 +46,18 @@ class Retriever:
         terms = query_terms(question.text)
         if not terms:
             raise InvalidQuery("The question holds no word and no number; ask in words.")
-        return self.search.search(
+        retrieved = self.search.search(
             SearchRequest(
                 question=question,
                 embedding=self.embedder.embed_query(question.text),
                 embedding_model=self.embedder.model_id,
                 terms=terms,
+                names=names_in(question.text),
                 depth=self.depth,
+                rows=max(self.depth, 2 * question.limit),
             )
         )
+        return replace(retrieved, candidates=diversified(retrieved.candidates, question.limit))
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.
@@ -83,7 +90,10 @@ class Retriever:
 def _checked(question: Question) -> Question:
     if question.limit < 1:
         raise InvalidRequest("The limit must be at least 1.")
-    return replace(question, text=checked_text(question.text))
+    filter = question.filter
+    if not filter.layers:
+        filter = replace(filter, layers=DEFAULT_LAYERS)
+    return replace(question, text=checked_text(question.text), filter=filter)
 
 
 def checked_text(text: str) -> str:

@@ -21,7 +21,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from strata.model.access import Identity
-from strata.model.asking import Filter
+from strata.model.asking import Filter, Names
 from strata.model.corpus import Layer, Vector
 from strata.ports import SearchRequest
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
@@ -29,6 +29,17 @@ from strata.retrieval.fusion import RANK_CONSTANT
 
 TERM_SPACE = 1_000_000_000
 """The dimension of `rag_chunk_terms.weights`: the greatest that pgvector's sparsevec has; a term's id is its place."""
+
+FIRST_DRAW_ROWS = 2_000
+"""About how many rows the rarest terms of a question may bring before there is a threshold."""
+EXACT_ROWS_LOOKED_AT = 200
+"""Rows with a name of the question whose texts are read to see what the name is there."""
+NEAREST_LEAST_ROWS = 10_000
+"""With fewer rows to find, looking at each is as fast as going by the cells, and exact."""
+NEAREST_LEAST_SHARE = 0.01
+"""Where fewer of an index' rows may be found, a search of the cells meets too many others."""
+_BELOW_FLOAT_ERROR = 0.9999
+"""Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +50,10 @@ class Statement:
 
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "prefer_bonus", "test_penalty",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "prefer_bonus", "test_penalty",
+    "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
-"""Columns of a found chunk."""
+"""Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
 SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
 """Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
 
@@ -51,7 +63,7 @@ _SESSION = sql.SQL("""
 session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
-        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension,
+        SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
                coalesce(s.active_index_id, 0) <> current_setting('strata.index_id')::bigint AS index_moved
@@ -61,15 +73,41 @@ session AS MATERIALIZED (
     ) AS found
 )""")
 
+# By the cells (IVFFlat's lists) where the index has them and the search may find many rows, else every allowed row is
+# looked at. The cells name rows; their distances are computed here, exactly, and the filter is applied once more. The
+# search of the cells gives up when too few of the rows that it meets are allowed: a short list is drawn from all rows.
 _DENSE = sql.SQL("""
+nearest_plan AS MATERIALIZED (
+    SELECT coalesce({by_cells} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+                    AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
+    FROM session CROSS JOIN LATERAL (
+        SELECT CASE WHEN {by_cells} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+            session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
+        ) END AS allowed_share
+    ) AS sampled
+),
+by_cells AS MATERIALIZED (
+    SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+    FROM strata_nearest(
+        (SELECT index_id FROM session), (SELECT dimension FROM session), (SELECT nearest_rows FROM session),
+        (SELECT allowed_share FROM nearest_plan), %(embedding)s::halfvec,
+        %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[], 2 * %(depth)s::int
+    ) AS named JOIN rag_chunk_vectors AS chunk ON chunk.chunk_id = named.chunk_id
+    WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
+    ORDER BY distance, chunk_id
+    LIMIT %(depth)s
+),
 dense AS (
     SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
     FROM (
-        SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
-        FROM rag_chunk_vectors AS chunk
-        WHERE {allowed}
-        ORDER BY {preferred_first} distance, chunk_id
-        LIMIT %(depth)s
+        SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells)
+        UNION ALL (
+            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+            FROM rag_chunk_vectors AS chunk
+            WHERE (SELECT count(*) < %(depth)s FROM by_cells) AND {allowed}
+            ORDER BY {preferred_first} distance, chunk_id
+            LIMIT %(depth)s
+        )
     ) AS nearest
 )""")
 
@@ -80,37 +118,67 @@ dense AS (
     WHERE false
 )""")
 
-# N and the document frequencies are summed over the layers that the search covers; `keys` find the rows that hold any
-# term of the query, `idf` scores them. MATERIALIZED: computed once, not for each chunk.
+# MaxScore in two draws. N and the document frequencies are summed over the layers that are covered; a term's bound
+# is the most that it can add to a score. `idf` scores a row by all terms, whichever found it. The first draw looks up
+# the rarest terms only, few rows whatever the question's length. When it fills the list, its last score is a threshold:
+# terms whose bounds together stay below it can't lift a row into the list, so the second draw leaves them out, and
+# mostly nothing is left to draw. The result is that of looking up every term. Where preferences come before the score,
+# the threshold holds only if the whole list is of the best kind.
+# MATERIALIZED: computed once, not for each chunk.
 _LEXICAL = sql.SQL("""
 covered AS MATERIALIZED (
     SELECT counted.layer, counted.chunk_count FROM rag_index_layers AS counted
     WHERE {counted_in_index} AND {covered_layer}
 ),
-frequencies AS (
-    SELECT held.term_id, sum(held.document_frequency) AS df
-    FROM covered CROSS JOIN LATERAL (
-        SELECT counted.term_id, counted.document_frequency FROM rag_index_terms AS counted
-        WHERE {counted_in_index} AND counted.layer = covered.layer
-          AND counted.document_frequency > 0
-          AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
-    ) AS held
-    GROUP BY held.term_id
+asked AS MATERIALIZED (
+    SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
+           sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
+           row_number() OVER (ORDER BY df, term_id) AS place
+    FROM (
+        SELECT held.term_id, (current_setting('strata.index_id')::bigint << 32) | held.term_id AS key,
+               sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
+               ln(1 + ((SELECT sum(chunk_count) FROM covered)::float8 - sum(held.document_frequency) + 0.5)
+                      / (sum(held.document_frequency) + 0.5)) AS idf
+        FROM covered CROSS JOIN LATERAL (
+            SELECT counted.term_id, counted.document_frequency, counted.greatest_weight FROM rag_index_terms AS counted
+            WHERE {counted_in_index} AND counted.layer = covered.layer
+              AND counted.term_id = ANY (ARRAY(SELECT term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[])))
+        ) AS held
+        GROUP BY held.term_id
+    ) AS counted
 ),
 query AS MATERIALIZED (
-    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys,
-           ('{{' || string_agg(term_id || ':' || ln(1 + (n - df + 0.5) / (df + 0.5)), ',')
-                 || '}}/{term_space}')::sparsevec AS idf
+    SELECT ('{{' || string_agg(term_id || ':' || idf, ',') || '}}/{term_space}')::sparsevec AS idf,
+           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= {first_draw_rows}) AS keys
+    FROM asked
+),
+first_draw AS MATERIALIZED (
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+    ORDER BY {preferred_first} bm25 DESC, chunk_id
+    LIMIT %(depth)s
+),
+remaining AS MATERIALIZED (
+    SELECT array_agg(key) AS keys
     FROM (
-        SELECT term_id, df::float8 AS df, (SELECT sum(chunk_count)::float8 FROM covered) AS n FROM frequencies
-    ) AS counted
+        SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
+    ) AS ordered
+    WHERE bounds >= {below_float_error} * (
+        SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END FROM first_draw
+    ) AND key <> ALL ((SELECT keys FROM query)::bigint[])
+),
+second_draw AS MATERIALIZED (
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys && (SELECT keys FROM remaining) AND {allowed}
+    ORDER BY {preferred_first} bm25 DESC, chunk_id
+    LIMIT %(depth)s
 ),
 lexical AS (
     SELECT matching.*, row_number() OVER (ORDER BY bm25 DESC, chunk_id) AS rank
     FROM (
-        SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
-        FROM rag_chunk_terms AS chunk
-        WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+        SELECT * FROM first_draw UNION SELECT * FROM second_draw
         ORDER BY {preferred_first} bm25 DESC, chunk_id
         LIMIT %(depth)s
     ) AS matching
@@ -123,25 +191,119 @@ lexical AS (
     WHERE false
 )""")
 
+# What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
+# looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
+_EXACT = sql.SQL("""
+named AS MATERIALIZED (
+    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys
+    FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
+),
+looked_at AS (
+    SELECT * FROM (
+        SELECT chosen.chunk_id, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
+               chosen.names_held + ({phrases_held}) AS mentions,
+               (lower(wide.path) = ANY (%(lower_names)s::text[])
+                OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
+                OR lower(wide.title) = ANY (%(lower_names)s::text[])
+                OR lower(wide.title) LIKE ANY (%(symbol_endings)s::text[])
+                OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
+               ) AS definition
+        FROM (
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
+                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
+                       AS names_held
+            FROM rag_chunk_terms AS chunk
+            WHERE ({found}) AND {allowed}
+            ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
+            LIMIT {looked_at}
+        ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
+        WHERE {readable}
+    ) AS matching
+    WHERE mentions > 0
+    ORDER BY {preferred_first} definition DESC, mentions DESC, bm25 DESC, chunk_id
+    LIMIT %(depth)s
+),
+exact AS (
+    SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
+)""")
+_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
+# NULL, and so nothing, where a word of the phrase is in no chunk at all.
+_HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
+    SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
+               array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) END
+    FROM rag_terms WHERE term = ANY ({terms}::text[])
+)""")
+_HOLDS_THE_PHRASE = sql.SQL(
+    "(position({text} in lower(regexp_replace(wide.content, '[[:space:]]+', ' ', 'g'))) > 0)::int"
+)
+_NO_EXACT = sql.SQL("""
+exact AS (
+    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+)""")
+
+# The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
+_DISTANCE = sql.SQL("""coalesce(fused.distance, (
+    SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+))""")
+_BM25 = sql.SQL("""coalesce(fused.bm25, (
+    SELECT -(counted.weights <#> (SELECT idf FROM query)) FROM rag_chunk_terms AS counted
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+), 0)""")
+
 _FUSED = sql.SQL("""
-WITH {session},{dense},{lexical},
+WITH {session},{readable}{dense},{lexical},{exact},
 fused AS (
     SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+           exact.rank AS exact_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
-           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0) AS score,
-           coalesce(dense.prefer_bonus, lexical.prefer_bonus) AS prefer_bonus,
-           coalesce(dense.test_penalty, lexical.test_penalty) AS test_penalty
-    FROM dense FULL JOIN lexical USING (chunk_id)
+           + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
+           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score,
+           coalesce(dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus) AS prefer_bonus,
+           coalesce(dense.test_penalty, lexical.test_penalty, exact.test_penalty) AS test_penalty
+    FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
-    LIMIT %(limit)s
+    LIMIT %(rows)s
 )
 SELECT {columns}
 FROM session LEFT JOIN (
-    SELECT fused.*, path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id)
+    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank, fused.score,
+           fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
+           {explained}
+           (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
+           path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
+""")
+
+_EXPLAINED = sql.SQL("""
+           {terms} AS terms, readable.session_principals,
+           CASE WHEN wide.acl IS NOT NULL THEN ARRAY(
+               SELECT unnest(wide.acl) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) END AS file_principals,
+""")
+# NULL where a file has a list of readers: a word's idf counts the files that the caller may not read, too.
+_TERM_PARTS = sql.SQL("""CASE WHEN NOT readable.has_restricted THEN coalesce((
+    SELECT jsonb_object_agg(words.term, -(counted.weights <#> concat(
+        '{{', asked.term_id, ':', asked.idf, '}}/{term_space}')::sparsevec))
+    FROM rag_chunk_terms AS counted
+    JOIN asked ON asked.key = ANY (counted.term_keys) JOIN rag_terms AS words ON words.term_id = asked.term_id
+    WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
+), '{{}}') END""")
+_READABLE = sql.SQL("""
+readable AS MATERIALIZED (
+    SELECT ARRAY(
+               SELECT unnest(s.readers || s.owner) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
+           ) AS session_principals,
+           EXISTS (
+               SELECT FROM rag_chunk_vectors AS counted WHERE {counted_in_index} AND counted.acl IS NOT NULL
+           ) AS has_restricted
+    FROM rag_sessions AS s WHERE s.session_id = %(session_id)s
+),""")
+_NOT_EXPLAINED = sql.SQL("""
+           NULL::jsonb AS terms, NULL::text[] AS session_principals, NULL::text[] AS file_principals,
 """)
 
 _FILES = sql.SQL("""
@@ -149,7 +311,9 @@ WITH {session}
 SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
-           NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty
+           NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
+           NULL::bigint AS exact_rank, NULL::jsonb AS terms, NULL::text[] AS session_principals,
+           NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
 ) AS found ON true
@@ -179,8 +343,8 @@ JOIN rag_blob_cache AS cached USING (blob_id)
 """)
 
 
-def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexical_weight: float = 1.0) -> Statement:
-    """The search: at most `limit` rows, best first.
+def search_statement(request: SearchRequest) -> Statement:
+    """The search: at most `rows` rows, best first, and never fewer than the question's limit.
 
     Where preferences are asked for, the lists of `depth` rows are drawn in the same order as the result (first
     everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
@@ -189,21 +353,39 @@ def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexic
     filter = question.filter
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
-    dense = _DENSE.format(preferences=preferences, allowed=allowed, preferred_first=preferred_first)
+    counted_in_index = _in_index("counted")
+    dense = _DENSE.format(
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+        by_cells=sql.Literal(request.approximate and not has_preferences(filter)),
+        least_share=sql.Literal(NEAREST_LEAST_SHARE),
+        least_rows=sql.Literal(NEAREST_LEAST_ROWS),
+    )
     lexical = _LEXICAL.format(
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
-        counted_in_index=_in_index("counted"),
+        counted_in_index=counted_in_index,
         covered_layer=sql.SQL("counted.layer = ANY (%(layers)s::text[])" if filter.layers else "true"),
+        all_preferred=_all_preferred(filter),
+        first_draw_rows=sql.Literal(FIRST_DRAW_ROWS),
+        below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
         term_space=sql.Literal(TERM_SPACE),
     )
+    names = request.names if request.terms else Names()
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
         lexical=lexical if request.terms else _NO_LEXICAL,
+        readable=_READABLE.format(counted_in_index=counted_in_index) if question.explain else sql.SQL(""),
+        joined_readable=sql.SQL("CROSS JOIN readable") if question.explain else sql.SQL(""),
+        explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
+        exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
+        distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
+        bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
         columns=_columns(),
     )
@@ -214,12 +396,54 @@ def search_statement(request: SearchRequest, *, dense_weight: float = 1.0, lexic
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
         "terms": list(request.terms),
-        "depth": max(request.depth, question.limit),
-        "limit": question.limit,
-        "dense_weight": dense_weight,
-        "lexical_weight": lexical_weight,
+        "depth": max(request.depth, request.rows, question.limit),
+        "rows": max(request.rows, question.limit),
+        "dense_weight": request.dense_weight,
+        "lexical_weight": request.lexical_weight,
+        "exact_weight": request.exact_weight,
+        **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
+    parts = _TERM_PARTS.format(counted_in_index=counted_in_index, term_space=sql.Literal(TERM_SPACE))
+    return _EXPLAINED.format(terms=parts if request.terms else sql.SQL("NULL::jsonb"))
+
+
+def _exact(
+    request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    numbers = range(len(request.names.phrases))
+    found: list[sql.Composable] = []
+    for number in numbers:
+        found.append(_HOLDS_THE_WORDS.format(terms=sql.Placeholder(f"phrase_terms_{number}")))
+    held = [_HOLDS_THE_PHRASE.format(text=sql.Placeholder(f"phrase_{number}")) for number in numbers]
+    if request.names.names:
+        found.append(_HOLDS_A_NAME)
+    return _EXACT.format(
+        found=sql.SQL(" OR ").join(found),
+        phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
+        preferences=preferences,
+        allowed=allowed,
+        readable=_readable("wide"),
+        preferred_first=preferred_first,
+        looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
+    )
+
+
+def _name_parameters(names: Names) -> dict[str, object]:
+    lower = [name.text.lower() for name in names.names]
+    parameters: dict[str, object] = {
+        "name_terms": [name.term for name in names.names],
+        "lower_names": lower,
+        "path_endings": ["%/" + like_pattern(name)[:-1] for name in lower],
+        "symbol_endings": ["%." + like_pattern(name)[:-1] for name in lower],
+    }
+    for number, phrase in enumerate(names.phrases):
+        parameters[f"phrase_{number}"] = phrase.text.lower()
+        parameters[f"phrase_terms_{number}"] = list(phrase.terms)
+    return parameters if names else {}
 
 
 def files_statement(
@@ -299,6 +523,14 @@ def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
         penalty=sql.SQL("(chunk.path ~ %(test_path)s)::int") if filter.prefer_non_tests else sql.SQL("0"),
     )
     return columns, sql.SQL("prefer_bonus DESC, test_penalty," if has_preferences(filter) else "")
+
+
+def _all_preferred(filter: Filter) -> sql.Composable:
+    """Whether all rows of a list are of the kind that comes first."""
+    preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
+    if not has_preferences(filter):
+        return sql.SQL("true")
+    return sql.SQL("min(prefer_bonus) = {best} AND max(test_penalty) = 0").format(best=sql.Literal(int(preferred)))
 
 
 def _session_parameters(session_id: str, identity: Identity) -> dict[str, object]:

@@ -10,6 +10,10 @@ import ast
 import warnings
 from collections.abc import Mapping
 
+from strata.indexing.code.dependencies import dependency_links, dependency_passages, uses
+from strata.indexing.code.entrypoints import entrypoint_passages
+from strata.indexing.code.names import definition_links, module_names
+from strata.indexing.code.roles import role_passages
 from strata.indexing.code.splitting import source_passage
 from strata.indexing.code.symbols import definitions, module_symbol, symbol_passages
 from strata.indexing.passages import ParsedSource, Parser, Passage
@@ -45,12 +49,20 @@ def parse_python(path: str, text: str) -> ParsedSource:
     except (RecursionError, MemoryError, ValueError) as error:
         return _unparsed(path, lines, span, f"Python can't parse it ({type(error).__name__}: nested too deeply?)")
     symbols = definitions(module)
+    names = module_names(path, module)
     try:
-        catalogue = symbol_passages(path, module, symbols, lines)
+        used = uses(module, symbols, names, span)
+        catalogue = (
+            *symbol_passages(path, module, symbols, lines),
+            *dependency_passages(used),
+            *entrypoint_passages(path, module, used, names),
+            *role_passages(path, used, span.start),
+        )
     except RecursionError:
         return _unparsed(path, lines, span, "A signature in it is nested too deeply")
     source = source_passage(path, module, symbols, lines, span)
-    return ParsedSource(passages=(source, *catalogue))
+    links = (*definition_links(module, symbols, names), *dependency_links(used, names))
+    return ParsedSource(passages=(source, *catalogue), links=links)
 
 
 def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSource:

@@ -72,7 +72,7 @@ def symbol_passages(
     """The catalogue's documents: the module first. Raises `RecursionError` for an endless expression."""
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
     name = module_symbol(path)
-    docstring = _docstring(module)
+    docstring = docstring_of(module)
     end = module.body[0].end_lineno if module.body and docstring else None
     contents = [f"module {name}"]
     if docstring:
@@ -104,8 +104,8 @@ def _rendered(item: DefinedSymbol) -> Iterator[str]:
     yield f"{item.kind} {item.symbol.qualified_name}"
     for decorator in item.node.decorator_list:
         yield f"@{_shown(decorator)}"
-    yield _signature(item.node)
-    if docstring := _docstring(item.node):
+    yield shown_signature(item.node)
+    if docstring := docstring_of(item.node):
         yield docstring
     if isinstance(item.node, ast.ClassDef) and (
         members := [child.name for child in item.node.body if isinstance(child, Definition)]
@@ -113,7 +113,7 @@ def _rendered(item: DefinedSymbol) -> Iterator[str]:
         yield f"Members: {', '.join(dict.fromkeys(members))}"
 
 
-def _signature(node: Definition) -> str:
+def shown_signature(node: Definition) -> str:
     if isinstance(node, ast.ClassDef):
         bases = [_shown(base) for base in node.bases]
         bases += [f"{keyword.arg}={_shown(keyword.value)}" if keyword.arg else "**…" for keyword in node.keywords]
@@ -133,7 +133,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_SIGNATURE_CHARACTERS else f"{text[:_MAX_SIGNATURE_CHARACTERS]}…"
 
 
-def _docstring(node: ast.Module | Definition) -> str | None:
+def docstring_of(node: ast.Module | Definition) -> str | None:
     """The cleaned docstring; blank ones count as none. (`ast.get_docstring` takes a str of any kind of quotes.)"""
     text = ast.get_docstring(node, clean=True)
     return text.replace("\r\n", "\n").replace("\r", "\n") if text and text.strip() else None

@@ -1,1 +1,2 @@
-"""Documents: Markdown and other text → catalogue (D1) and sections (D3)."""
+"""Documents: Markdown, reStructuredText, notebooks and other text → catalogue (D1), facts (D2), sections (D3), rules
+(D4)."""

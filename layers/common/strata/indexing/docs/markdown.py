@@ -1,4 +1,4 @@
-"""Markdown → D1 catalogue and D3 sections, with the blocks that CommonMark sees (and tables).
+"""Markdown, also that of notebooks → D1 to D4, with the blocks that CommonMark sees (and tables).
 
 A section runs from its heading to the next heading that stands outside every list and quote. What looks like one
 inside a fence, an HTML comment or a list is text. A section that holds nothing but its heading, above a deeper one,
@@ -18,10 +18,14 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from strata.indexing.docs.catalog import catalog
+from strata.indexing.docs.facts import fact_passages
 from strata.indexing.docs.frontmatter import Frontmatter, read_frontmatter
+from strata.indexing.docs.mentions import mention_links, related_links
+from strata.indexing.docs.policies import policy_passages
+from strata.indexing.docs.statements import Statement
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Passage, Table, Whole
-from strata.indexing.reading import source_lines, text_of
+from strata.indexing.reading import NOTEBOOK_SUFFIX, source_lines, text_of
 from strata.model.corpus import Document, Layer, Span
 
 T = TypeVar("T")
@@ -35,6 +39,7 @@ _MAX_TITLE_MARKUP = 1_000
 _MAX_SUMMARY_MARKUP = 4_000
 _MAX_READ_ON_CHARACTERS = 600
 _MAX_BARE_HEADINGS = 8
+_MARKUP = re.compile(r"[\\`*_\[\]<&!]|\n")
 _ANCHOR = re.compile(r"\s*\{#[^}\s]+\}\s*$")
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"»”)\]*_`]*\s*$")
 
@@ -60,11 +65,12 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
     body = [""] * frontmatter.line_count + lines[frontmatter.line_count :]
     tokens = _blocks().parse("\n".join(body))
     headings = tuple(_headings(tokens))
+    metadata = _metadata(path, frontmatter)
     title, is_given = _title_of(path, frontmatter, headings)
     passages = [
         catalog(
             title=title,
-            artifact_type="markdown",
+            artifact_type=_artifact_type(path),
             frontmatter=frontmatter,
             summary=_summary(tokens),
             outline=tuple((heading.level, heading.title, heading.line) for heading in headings if heading.title),
@@ -79,14 +85,35 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
                 tokens=tokens,
                 title=title,
                 is_title_given=is_given,
-                metadata=_metadata(frontmatter),
+                metadata=metadata,
             )
         ),
     ]
+    said = _statements(tokens, lines, headings, title)
+    passages += fact_passages(said, metadata, _clipped)
+    passages += policy_passages(said, metadata, _clipped)
     notes = (f"Its frontmatter is unreadable ({frontmatter.fault}).",) if frontmatter.fault else ()
     if not any(line.strip() for line in lines):
         return ParsedSource(passages=())
-    return ParsedSource(passages=tuple(passages), notes=notes)
+    links = (
+        *related_links(path, _related(frontmatter), line=1),
+        *mention_links(path, _marked_up(tokens, said)),
+    )
+    return ParsedSource(passages=tuple(passages), links=links, notes=notes)
+
+
+def _marked_up(tokens: Sequence[Token], said: Sequence[Statement]) -> list[tuple[str, int]]:
+    """Inline markup with the line that it begins in: headings and all that is said, not what stands in fences."""
+    texts = [(statement.text, statement.span.start) for statement in said]
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open" and token.map:
+            texts.append((tokens[index + 1].content, token.map[0] + 1))
+    return sorted(texts, key=lambda text: text[1])
+
+
+def _related(frontmatter: Frontmatter) -> Iterator[str]:
+    for name in ("related_docs", "related_code"):
+        yield from frontmatter.fields.get(name, ())
 
 
 @cache
@@ -108,6 +135,8 @@ def plain(markup: str) -> str:
     >>> plain("The `run` [command](x.md) *now*")
     'The run command now'
     """
+    if not _MARKUP.search(markup):
+        return " ".join(markup.split())
     pieces: list[str] = []
     for token in _inline().parseInline(markup)[0].children or []:
         if token.type in ("text", "code_inline", "image", "text_special"):
@@ -115,6 +144,10 @@ def plain(markup: str) -> str:
         elif token.type in ("softbreak", "hardbreak"):
             pieces.append(" ")
     return " ".join("".join(pieces).split())
+
+
+def _clipped(markup: str) -> str:
+    return plain(markup[:_MAX_SUMMARY_MARKUP])
 
 
 def _headings(tokens: Sequence[Token]) -> Iterator[Heading]:
@@ -140,8 +173,12 @@ def _title_of(path: str, frontmatter: Frontmatter, headings: Sequence[Heading]) 
     return (first.title if first else path.rpartition("/")[2]), False
 
 
-def _metadata(frontmatter: Frontmatter) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"artifact_type": "markdown"}
+def _artifact_type(path: str) -> str:
+    return "notebook" if path.lower().endswith(NOTEBOOK_SUFFIX) else "markdown"
+
+
+def _metadata(path: str, frontmatter: Frontmatter) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"artifact_type": _artifact_type(path)}
     for name in ("doc_id", "doc_type", "domain", "owner", "status", "system_component"):
         if name in frontmatter.fields:
             metadata[name] = frontmatter.fields[name]
@@ -263,6 +300,84 @@ def _reading_on(body: _Body, index: int, span: Span) -> Span:
             break
         end += 1
     return _trimmed(lines, span.start, end) or span
+
+
+# --- what is said --------------------------------------------------------------------------------------------------
+
+
+def _statements(
+    tokens: Sequence[Token], lines: Sequence[str], headings: Sequence[Heading], title: str
+) -> list[Statement]:
+    """Paragraphs, list items and table rows, in order."""
+    starts = [heading.line for heading in headings]
+    said: list[Statement] = []
+    items: list[str] = []  # the first lines of the list items that the present one lies in
+    lead = ""
+    columns: list[str] = []
+    cells: list[str] = []
+    row_line = 1
+    for index, token in enumerate(tokens):
+        kind = token.type
+        if kind == "list_item_open":
+            items.append("")
+        elif kind == "list_item_close":
+            items.pop()
+        elif kind == "thead_open":
+            columns = []
+        elif kind == "tr_open":
+            cells = []
+            row_line = token.map[0] + 1 if token.map else row_line
+        elif kind in ("th_open", "td_open"):
+            cells.append(tokens[index + 1].content)
+        elif kind == "thead_close":
+            columns = cells
+        elif kind == "tr_close" and tokens[index - 1].type == "td_close":
+            heading = _heading_at(headings, starts, row_line)
+            said.append(
+                Statement(
+                    kind="row",
+                    text=lines[row_line - 1].strip(),
+                    span=Span(start=row_line, end=row_line),
+                    section=heading.path if heading else (),
+                    title=(heading.title if heading else "") or title,
+                    cells=tuple(zip(_padded(columns, len(cells)), cells, strict=True)),
+                )
+            )
+        elif kind == "paragraph_open" and token.map:
+            text = tokens[index + 1].content
+            span = Span(start=token.map[0] + 1, end=token.map[0] + 1 + text.count("\n"))
+            heading = _heading_at(headings, starts, span.start)
+            if items:
+                above = next((item for item in reversed(items[:-1]) if item), "") or lead
+                if not items[-1]:
+                    items[-1] = text.partition("\n")[0]
+            said.append(
+                Statement(
+                    kind="item" if items else "paragraph",
+                    text=text,
+                    span=span,
+                    section=heading.path if heading else (),
+                    title=(heading.title if heading else "") or title,
+                    lead=above if items else "",
+                )
+            )
+            if not items:
+                last = text.rpartition("\n")[2].strip()
+                lead = last if last.endswith(":") else ""
+        elif (
+            token.level == 0 and token.nesting >= 0 and kind not in ("inline", "bullet_list_open", "ordered_list_open")
+        ):
+            lead = ""
+    return said
+
+
+def _heading_at(headings: Sequence[Heading], starts: Sequence[int], line: int) -> Heading | None:
+    index = bisect_right(starts, line) - 1
+    return headings[index] if index >= 0 else None
+
+
+def _padded(columns: Sequence[str], count: int) -> list[str]:
+    return [*columns[:count], *[""] * (count - len(columns))]
 
 
 # --- where to cut --------------------------------------------------------------------------------------------------

@@ -15,6 +15,28 @@ from strata.indexing.window_prices import window_prices
 from strata.model.corpus import Document, Layer, Span
 
 _MAX_SUMMARY_LINES = 8
+_KINDS = {
+    "bash": "shell", "c": "c", "cc": "cpp", "cfg": "configuration", "clj": "clojure", "cpp": "cpp", "cs": "csharp",
+    "css": "css", "csv": "table", "cxx": "cpp", "dart": "dart", "dockerfile": "dockerfile", "ex": "elixir",
+    "exs": "elixir", "go": "go", "gradle": "groovy", "graphql": "graphql", "groovy": "groovy", "h": "c", "hcl": "hcl",
+    "hpp": "cpp", "hs": "haskell", "htm": "html", "html": "html", "ini": "configuration", "java": "java",
+    "js": "javascript", "json": "json", "jsx": "javascript", "kt": "kotlin", "kts": "kotlin", "lua": "lua",
+    "makefile": "makefile", "mjs": "javascript", "mk": "makefile", "php": "php", "pl": "perl", "properties":
+    "configuration", "proto": "protobuf", "ps1": "powershell", "r": "r", "rb": "ruby", "rs": "rust", "scala": "scala",
+    "scss": "css", "sh": "shell", "sql": "sql", "swift": "swift", "tf": "hcl", "toml": "toml", "ts": "typescript",
+    "tsv": "table", "tsx": "typescript", "vue": "vue", "xml": "xml", "yaml": "yaml", "yml": "yaml", "zsh": "shell",
+}  # fmt: skip
+"""Kinds of text, by what follows the last dot of the file's name, or by a name without one."""
+
+
+def artifact_type_of(path: str) -> str:
+    """What kind of text a file's name says it is; `text` where it says nothing.
+
+    >>> artifact_type_of("web/app.ts"), artifact_type_of("Dockerfile"), artifact_type_of("NOTES")
+    ('typescript', 'dockerfile', 'text')
+    """
+    name = path.rpartition("/")[2].lower()
+    return _KINDS.get(name.rpartition(".")[2], "text")
 
 
 def parse_text(path: str, text: str) -> ParsedSource:
@@ -24,12 +46,13 @@ def parse_text(path: str, text: str) -> ParsedSource:
         return ParsedSource(passages=())
     span = Span(start=filled[0], end=filled[-1])
     title = path.rpartition("/")[2]
+    artifact_type = artifact_type_of(path)
     summary = _first_paragraph(lines, span.start)
     return ParsedSource(
         passages=(
             catalog(
                 title=title,
-                artifact_type="text",
+                artifact_type=artifact_type,
                 frontmatter=Frontmatter(),
                 summary=summary,
                 outline=(),
@@ -42,7 +65,7 @@ def parse_text(path: str, text: str) -> ParsedSource:
                     title=title,
                     content=text_of(lines, span),
                     span=span,
-                    metadata={"artifact_type": "text"},
+                    metadata={"artifact_type": artifact_type},
                 ),
                 verbatim=True,
                 prices=window_prices(lines),

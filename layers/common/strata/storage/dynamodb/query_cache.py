@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from strata.errors import StoreUnavailable
-from strata.model.asking import Candidate, Retrieved
+from strata.model.asking import Also, Candidate, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.ports import Clock
 from strata.storage.dynamodb.client import STORE, Table
@@ -21,16 +21,16 @@ from strata.storage.dynamodb.client import STORE, Table
 MAX_BODY_BYTES = 350_000
 """An item holds 400 KB at most; what is larger is searched again each time."""
 
-_FORMAT = "1"
+_FORMAT = "2"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoQueryCache:
-    """Candidates as compressed JSON under `query#<format>#<key>`, in the table of key `pk` and TTL `expires_at`.
+    """Candidates, without explanations, as compressed JSON under `query#<format>#<key>`.
 
-    DynamoDB removes expired items hours later, so a reader looks at the time too. An item that can't be read (another
-    release wrote it) is absent. Every failure is a `StrataError`.
+    The table's key is `pk`, its TTL `expires_at`. DynamoDB removes expired items hours later, so a reader looks at the
+    time too. An item that can't be read (another release wrote it) is absent. Every failure is a `StrataError`.
     """
 
     table: Table
@@ -75,8 +75,15 @@ def _retrieved(data: Mapping[str, Any]) -> Retrieved:
         candidates=tuple(_candidate(candidate) for candidate in data["candidates"]),
         generation=data["generation"],
         embedding_model=data["embedding_model"],
+        best_distance=data["best_distance"],
+        greatest_bm25=data["greatest_bm25"],
     )
 
 
 def _candidate(data: Mapping[str, Any]) -> Candidate:
-    return Candidate(**{**data, "layer": Layer(data["layer"]), "span": Span(**data["span"])})
+    also = tuple(Also(**{**row, **_place(row)}) for row in data["also"])
+    return Candidate(**{**data, **_place(data), "also": also, "explanation": None})
+
+
+def _place(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"layer": Layer(data["layer"]), "span": Span(**data["span"])}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from strata.model.corpus import BlobKey, EmbeddedChunk, PreparedBlob
+from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -70,6 +70,7 @@ class PostgresBlobCache:
             "notes": [json.dumps([storable_text(note) for note in blob.notes]) for blob in blobs.values()],
         }
         added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
+        added_blobs: list[tuple[int, PreparedBlob]] = []
         with connection.cursor().copy(self._sql["copy_chunks"]) as copy:
             copy.write(copying.HEADER)
             for blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model in added:
@@ -81,7 +82,13 @@ class PostgresBlobCache:
                     pipeline_version=pipeline_version,
                     embedding_model=embedding_model,
                 )
+                added_blobs.append((blob_id, blobs[key]))
                 copy.write(b"".join(_rows(blob_id, blobs[key].chunks, term_ids)))
+            copy.write(copying.TRAILER)
+        with connection.cursor().copy(self._sql["copy_links"]) as copy:
+            copy.write(copying.HEADER)
+            for blob_id, blob in added_blobs:
+                copy.write(b"".join(_link_rows(blob_id, blob.links)))
             copy.write(copying.TRAILER)
 
 
@@ -98,6 +105,21 @@ def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
 
 def _terms(chunk: EmbeddedChunk) -> Mapping[str, int]:
     return storable_terms(chunk.term_counts)
+
+
+def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
+    for link in links:
+        yield copying.row(
+            (
+                copying.int8(blob_id),
+                copying.text(link.kind.value),
+                copying.text(storable_text(link.symbol)),
+                copying.text(storable_text(link.target)),
+                copying.text(storable_text(link.key)),
+                copying.boolean(link.is_path),
+                copying.int4(link.line),
+            )
+        )
 
 
 def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, int]) -> Iterator[bytes]:

@@ -69,13 +69,19 @@ class _Commit:
     def _remove(self, parameters: dict[str, Any]) -> None:
         paths = [*self._request.deletes, *(entry.path for entry in self._request.upserts)]
         if paths:
-            for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_files"):
+            for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_links", "remove_files"):
                 self._connection.execute(self._sql[name], {**parameters, "paths": paths})
 
     def _change_rights(self, parameters: dict[str, Any]) -> None:
         if self._request.rights:
             changed = {**parameters, "files": _as_json(self._request.rights)}
-            for name in ("change_chunk_rights", "change_vector_rights", "change_term_rights", "change_file_rights"):
+            for name in (
+                "change_chunk_rights",
+                "change_vector_rights",
+                "change_term_rights",
+                "change_link_rights",
+                "change_file_rights",
+            ):
                 self._connection.execute(self._sql[name], changed)
 
 
@@ -203,7 +209,7 @@ def write(
     }
     connection.execute(count_layers or sql["count_layers"], written)
     chunks = connection.execute(sql["write_chunks"], written).rowcount
-    for name in ("write_vectors", "write_terms", "count_terms", "write_files"):
+    for name in ("write_vectors", "write_terms", "count_terms", "write_links", "write_files"):
         connection.execute(sql[name], written)
     return chunks
 

@@ -32,6 +32,10 @@ def int8(value: int) -> bytes:
     return struct.pack(">q", value)
 
 
+def boolean(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
 def text(value: str) -> bytes:
     return value.encode()
 

@@ -130,7 +130,7 @@ def collect(database: Database, session_id: str, *, but_of_job: str | None, adva
     parameters = {"session_id": session_id, "job_id": but_of_job}
     useless = database.transact(lambda c: c.execute(sql["useless_indexes"], parameters).fetchall())
     for (index_id,) in useless:
-        for name in ("collect_terms", "collect_vectors", "collect_chunks"):
+        for name in ("collect_terms", "collect_vectors", "collect_chunks", "collect_links"):
             while _deleted(database, sql[name], index_id):
                 advanced()
         _deleted(database, sql["collect_files"], index_id)

@@ -11,9 +11,10 @@ import psycopg
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.indexing.reading import read_text
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Retrieved
+from strata.model.asking import Candidate, Explanation, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.ports import SearchRequest
+from strata.retrieval.explain import explanation
 from strata.retrieval.filters import LAYER_RANKS
 from strata.retrieval.statements import (
     CANDIDATE_COLUMNS,
@@ -57,7 +58,7 @@ class PostgresSearch:
                 f"({len(request.embedding)}). Set the former model again, or index the project anew: "
                 "`strata index PATH --session NAME --reindex`."
             )
-        return _retrieved(found, request.embedding_model)
+        return _retrieved(found, request)
 
     def files(
         self, session_id: str, identity: Identity, paths: Sequence[str], *, layers: Sequence[Layer] = (), limit: int
@@ -106,15 +107,18 @@ class PostgresSearch:
         return self._database.pipelined(work).fetchall()
 
 
-def _retrieved(found: Sequence[Mapping[str, Any]], asked_model: str | None) -> Retrieved:
+def _retrieved(found: Sequence[Mapping[str, Any]], request: SearchRequest | None) -> Retrieved:
+    asked_model = request.embedding_model if request else None
     return Retrieved(
-        candidates=tuple(_candidate(row) for row in found if row["chunk_id"] is not None),
+        candidates=tuple(_candidate(row, request) for row in found if row["chunk_id"] is not None),
         generation=found[0]["generation"],
         embedding_model=found[0]["embedding_model"] or asked_model or "",
+        best_distance=found[0]["best_distance"],
+        greatest_bm25=found[0]["greatest_bm25"],
     )
 
 
-def _candidate(row: Mapping[str, Any]) -> Candidate:
+def _candidate(row: Mapping[str, Any], request: SearchRequest | None) -> Candidate:
     layer = Layer(row["layer"])
     return Candidate(
         chunk_id=row["chunk_id"],
@@ -134,4 +138,16 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
         prefer_bonus=row["prefer_bonus"],
         test_penalty=row["test_penalty"],
         layer_rank=LAYER_RANKS[layer],
+        exact_rank=row["exact_rank"],
+        explanation=_explanation(row, request) if request is not None and request.question.explain else None,
+    )
+
+
+def _explanation(row: Mapping[str, Any], request: SearchRequest) -> Explanation:
+    names = ("dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "terms")
+    return explanation(
+        request,
+        **{name: row[name] for name in names},
+        session_principals=row["session_principals"],
+        file_principals=row["file_principals"],
     )

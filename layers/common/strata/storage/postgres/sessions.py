@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import errors
 
-from strata.errors import InvalidRequest, SessionNameTaken
+from strata.errors import InvalidRequest, SessionNameTaken, StrataError
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, FileEntry
 from strata.ports import (
@@ -27,13 +28,18 @@ LARGE_COMMIT_CHUNKS = 1_000
 """From here on a commit is followed by `tidy`."""
 LEAST_CHUNKS_THAT_DRIFT = 1_000
 """Of a layer: a few chunks have any average, and weights that are a little off cost nothing there."""
+NEAREST_ROWS = 50_000
+"""From here on vectors are kept in cells of neighbours; smaller ones are scanned, exactly."""
+
+_log = logging.getLogger(__name__)
 
 
 class PostgresSessionStore:
     """Keeps the promise of `strata.ports.SessionStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, nearest_from_rows: int = NEAREST_ROWS) -> None:
         self._database = database
+        self._nearest_from_rows = nearest_from_rows
         self._sql = queries("sessions")
 
     def create(
@@ -117,6 +123,8 @@ class PostgresSessionStore:
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
         if committed.written >= LARGE_COMMIT_CHUNKS:
             self._tidy(committed.index_id)
+        if committed.written and committed.result.chunks >= self._nearest_from_rows:
+            self._build_nearest(committed.index_id)
         return committed.result
 
     def begin_index(self, new: NewIndex) -> int:
@@ -130,8 +138,9 @@ class PostgresSessionStore:
         )
 
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Statistics are fresh and pending lists merged before the first reader comes."""
+        """Statistics are fresh, pending lists merged and cells built before the first reader comes."""
         self._tidy(request.index_id)
+        self._build_nearest(request.index_id)
         return self._database.transact(lambda connection: new_index.flip(connection, request))
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:
@@ -146,6 +155,16 @@ class PostgresSessionStore:
     def _tidy(self, index_id: int) -> None:
         statement = queries("commit")["tidy"]
         self._database.transact(lambda connection: connection.execute(statement, {"index_id": index_id}))
+
+    def _build_nearest(self, index_id: int) -> None:
+        """The commit stands whatever comes of it: without cells, searches look at every row."""
+        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows}
+        try:
+            self._database.transact(
+                lambda connection: connection.execute(queries("commit")["build_nearest"], parameters)
+            )
+        except StrataError:
+            _log.warning("The cells of index %d could not be built; the next commit tries again.", index_id)
 
 
 def _session(row: tuple[Any, ...]) -> Session:

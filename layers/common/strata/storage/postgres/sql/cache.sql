@@ -36,6 +36,9 @@ ORDER BY k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embeddin
 ON CONFLICT (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model) DO NOTHING
 RETURNING blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model;
 
+-- name: copy_links
+COPY rag_link_cache (blob_id, kind, symbol, target, key, is_path, line) FROM STDIN (FORMAT BINARY);
+
 -- name: copy_chunks
 COPY rag_chunk_cache (
     blob_id, layer, ordinal, title, content, span_start, span_end, metadata, embedding, term_ids, term_counts, length

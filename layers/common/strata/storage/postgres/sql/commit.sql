@@ -54,6 +54,9 @@ DELETE FROM rag_chunk_vectors WHERE index_id = %(index_id)s AND path = ANY (%(pa
 -- name: remove_chunks
 DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
+-- name: remove_links
+DELETE FROM rag_links WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
+
 -- name: remove_files
 DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
@@ -118,6 +121,12 @@ ON CONFLICT (index_id, layer, term_id) DO UPDATE SET
     document_frequency = i.document_frequency + excluded.document_frequency,
     greatest_weight = greatest(i.greatest_weight, excluded.greatest_weight);
 
+-- name: write_links
+INSERT INTO rag_links (index_id, path, acl, kind, symbol, target, key, is_path, line)
+SELECT %(index_id)s, f.path, f.acl, l.kind, l.symbol, l.target, l.key, l.is_path, l.line
+FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, blob_id bigint, acl text[])
+JOIN rag_link_cache AS l USING (blob_id);
+
 -- name: write_files
 INSERT INTO rag_session_chunk_map (
     session_id, index_id, path, blob_sha, repo_id, acl, last_modified, size_bytes, job_id, generation
@@ -146,6 +155,11 @@ UPDATE rag_chunk_terms AS t SET acl = f.acl
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
 WHERE t.index_id = %(index_id)s AND t.path = f.path AND t.acl IS DISTINCT FROM f.acl;
 
+-- name: change_link_rights
+UPDATE rag_links AS l SET acl = f.acl
+FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+WHERE l.index_id = %(index_id)s AND l.path = f.path AND l.acl IS DISTINCT FROM f.acl;
+
 -- name: change_file_rights
 UPDATE rag_session_chunk_map AS m
 SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generation = %(generation)s
@@ -162,6 +176,10 @@ SET generation = %(generation)s, fence = %(fence)s, applied_seq = %(seq)s, appli
     applied_counters = %(counters)s, applied_chunks = %(chunks)s
 WHERE session_id = %(session_id)s AND fence <= %(fence)s AND applied_seq < %(seq)s
 RETURNING generation;
+
+-- name: build_nearest
+-- The cells of an index that has become large, or twice as large; in a transaction of its own, like `tidy`.
+SELECT strata_build_nearest(%(index_id)s, %(least_rows)s);
 
 -- name: tidy
 -- After a large commit, in a transaction of its own: its locks would hold up other sessions.

@@ -84,6 +84,11 @@ DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND chunk_id IN (
     SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s LIMIT %(rows)s
 );
 
+-- name: collect_links
+DELETE FROM rag_links WHERE index_id = %(index_id)s AND ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_links WHERE index_id = %(index_id)s LIMIT %(rows)s)
+);
+
 -- name: collect_files
 DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
 

@@ -1,0 +1,147 @@
+"""Many chunks out of few: copies of real ones, each a little different, so that sizes and distributions stay real."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from strata.errors import SessionNotFound
+from strata.indexing import PIPELINE_VERSION
+from strata.indexing.chunking import Chunker
+from strata.indexing.prepare import embed, parse_file
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, blob_sha_of
+from strata.model.jobs import Counters
+from strata.ports import BlobCache, CommitRequest, Embedder, SessionStore
+from strata_bench.corpus import Corpus
+
+NOISE = 0.35
+"""Length of the noise that is added to a unit vector: two copies of a chunk have a cosine of about 0.9."""
+CHANGED_TERMS = 0.25
+"""Share of a chunk's distinct terms that come from another chunk."""
+COMMIT_CHUNKS = 5_000
+_SHARES = (("group:tenth", 10), ("group:hundredth", 100), ("group:thousandth", 1_000))
+
+
+@dataclass(slots=True, kw_only=True)
+class GrownSession:
+    """A session that gets one file after another: copies of the files whose chunks are `base`, round after round.
+
+    A file is read by `group:all`, each tenth also by `group:tenth`, and so on.
+    """
+
+    session_id: str
+    tenant: str
+    base: Sequence[EmbeddedChunk]
+    cache: BlobCache
+    sessions: SessionStore
+    embedding_model: str
+    files: int = 0
+    chunks: int = 0
+
+    def grow(self, wanted: int) -> int:
+        """Commit copies until the session holds at least `wanted` chunks; the number that it then holds."""
+        by_file = self._by_file()
+        while self.chunks < wanted:
+            numbers: list[int] = []
+            chunks = 0
+            while chunks < min(COMMIT_CHUNKS, wanted - self.chunks):
+                number = self.files + len(numbers)
+                numbers.append(number)
+                chunks += len(by_file[number % len(by_file)])
+            self.write(numbers)
+            self.files += len(numbers)
+        return self.chunks
+
+    def churn(self, commits: int, *, files: int = 3) -> None:
+        """Rewrite a few files at a time, again and again."""
+        chance = np.random.default_rng(commits)
+        for turn in range(1, commits + 1):
+            self.write([int(number) for number in chance.choice(self.files, size=files, replace=False)], version=turn)
+
+    def write(self, numbers: Sequence[int], *, version: int = 0) -> None:
+        """One commit of these files; another version is another copy of the same size."""
+        session = self.sessions.get(self.session_id)
+        if session is None:
+            raise SessionNotFound
+        by_file = self._by_file()
+        blobs = [self._copy(by_file, number, version) for number in numbers]
+        entries = [
+            FileEntry(
+                path=blob.key.path, blob_sha=blob.key.blob_sha, size_bytes=len(blob.source), acl=readers_of(number)
+            )
+            for number, blob in zip(numbers, blobs, strict=True)
+        ]
+        seq = session.applied_seq + 1
+        self.cache.keep(blobs)
+        self.chunks = self.sessions.commit(
+            CommitRequest(
+                session_id=self.session_id,
+                job_id=f"job-{self.session_id}-{seq}",
+                seq=seq,
+                fence=seq,
+                upserts=tuple(entries),
+                keys={blob.key.path: blob.key for blob in blobs},
+                rights=(),
+                deletes=(),
+                counters=Counters(indexed_files=len(blobs)),
+            )
+        ).chunks
+
+    def _by_file(self) -> list[list[EmbeddedChunk]]:
+        return [list(chunks) for _, chunks in groupby(self.base, key=lambda chunk: chunk.chunk.path)]
+
+    def _copy(self, by_file: Sequence[Sequence[EmbeddedChunk]], number: int, version: int) -> PreparedBlob:
+        """The `number`th file: the same number and version give the same copy."""
+        turn, place = divmod(number, len(by_file))
+        chunks = [
+            perturbed(chunk, self.base, seed=(number, version, i), turn=turn) for i, chunk in enumerate(by_file[place])
+        ]
+        source = "\n".join([*(chunk.chunk.content for chunk in chunks), f"{number}.{version}"]).encode()
+        key = BlobKey(
+            tenant=self.tenant,
+            repo_id=self.session_id,
+            path=chunks[0].chunk.path,
+            blob_sha=blob_sha_of(source),
+            pipeline_version=PIPELINE_VERSION,
+            embedding_model=self.embedding_model,
+        )
+        return PreparedBlob(key=key, source=source, chunks=tuple(chunks))
+
+
+def readers_of(number: int) -> tuple[str, ...]:
+    return ("group:all", *(group for group, share in _SHARES if number % share == share - 1))
+
+
+def perturbed(
+    chunk: EmbeddedChunk, others: Sequence[EmbeddedChunk], *, seed: tuple[int, ...], turn: int
+) -> EmbeddedChunk:
+    """A copy under another folder."""
+    chance = np.random.default_rng(seed)
+    vector = chunk.embedding + chance.normal(scale=NOISE / np.sqrt(len(chunk.embedding)), size=len(chunk.embedding))
+    counts = dict(chunk.term_counts)
+    foreign = list(others[int(chance.integers(len(others)))].term_counts)
+    for term in list(counts):
+        if foreign and chance.random() < CHANGED_TERMS:
+            counts[foreign[int(chance.integers(len(foreign)))]] = counts.pop(term)
+    return EmbeddedChunk(
+        chunk=replace(chunk.chunk, path=f"copy-{turn:05}/{chunk.chunk.path}"),
+        embedding=(vector / np.linalg.norm(vector)).astype(np.float32),
+        term_counts=counts,
+    )
+
+
+def embedded_chunks(corpus: Corpus, embedder: Embedder, *, at_most: int) -> list[EmbeddedChunk]:
+    """The chunks of the corpus' files, drawn from all of it, until there are `at_most`."""
+    chunker = Chunker(counter=embedder)
+    chunks: list[EmbeddedChunk] = []
+    for path in sorted(corpus.files, key=lambda path: hashlib.sha256(path.encode()).digest()):
+        if len(chunks) >= at_most:
+            break
+        content = corpus.files[path].encode()
+        entry = FileEntry(path=path, blob_sha=blob_sha_of(content), size_bytes=len(content))
+        chunks += embed(parse_file(SourceFile(entry=entry, content=content), chunker).chunks, embedder)
+    return chunks

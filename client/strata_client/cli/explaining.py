@@ -1,0 +1,40 @@
+"""What a row's score is made of, as a table for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from strata_client.cli.screen import Screen
+from strata_client.wire import Explanation, Row
+
+_VALUE_NAMES = {"dense": "distance", "lexical": "bm25"}
+
+
+def show_explanations(screen: Screen, rows: Sequence[Row]) -> None:
+    """One block of lines for each row: its parts, which add up to the score, and what they are made of."""
+    screen.line()
+    lines = [
+        (str(number), *line)
+        for number, row in enumerate(rows, 1)
+        if (explained := row["explain"]) is not None
+        for line in _lines(row, explained)
+    ]
+    screen.table(("#", "part", "adds", "because"), lines)
+
+
+def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
+    for part in explained["parts"]:
+        value = "" if part["value"] is None else f", {_VALUE_NAMES.get(part['name'], 'value')} {part['value']:.4f}"
+        yield part["name"], f"{part['part']:.5f}", f"rank {part['rank']}, weight {part['weight']:g}{value}"
+    yield "score", f"{row['score']:.5f}", f"{row['path']}:{row['span_start']}-{row['span_end']}"
+    if explained["terms"] is None:
+        yield "bm25", f"{row['bm25'] or 0:.4f}", "words are not told apart: the session has restricted files"
+    for term in explained["terms"] or []:
+        yield "bm25", f"{term['part']:.4f}", f"the word {term['term']}"
+    if row["prefer_bonus"]:
+        yield "bonus", f"{row['prefer_bonus']}", "its path is preferred; this comes before the score"
+    if row["test_penalty"]:
+        yield "penalty", f"{row['test_penalty']}", "it looks like a test; this comes before the score"
+    for also in row["also"]:
+        yield "also", "", f"stands for {also['path']}:{also['lines'][0]}-{also['lines'][1]} ({also['layer'][:2]})"
+    yield "allowed", "", explained["allowed_by"]

@@ -1,0 +1,103 @@
+"""Ten results that are ten useful ones: the same lines, the same text and one file's many rows don't fill a page.
+
+Nothing is lost: what is held back comes when there is nothing better, so as many rows come back as are allowed. Where a
+caller asks for preferences, rows are held back inside their kind only: a preferred row never gives way to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from strata.model.asking import Also, Candidate
+from strata.model.corpus import Layer, Span
+
+FILE_SHARE = 0.4
+"""Share of the result that one file's rows may take while other files have rows to show; two rows at least."""
+SAME_LINES = 0.5
+"""From this share of common lines on, two rows show the same."""
+
+_FAMILIES = (
+    frozenset({Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG}),
+    frozenset({Layer.D2_FACT_INDEX, Layer.D3_SECTION_INDEX, Layer.D4_POLICY_INDEX}),
+)
+"""Layers that show the same lines in two ways."""
+_TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
+
+
+def diversified(candidates: Sequence[Candidate], limit: int) -> tuple[Candidate, ...]:
+    """The `limit` rows to show, in the order in which they are given; all of them where there are not more.
+
+    A row is held back where a better one shows its lines (its twin of another layer) or the same text (a copy of the
+    file): the better row names it in `also`. So is a row of a file that has had its share.
+    """
+    chosen: list[Candidate] = []
+    for _, kind in groupby(candidates, key=lambda row: (row.prefer_bonus, row.test_penalty)):
+        if len(chosen) == limit:
+            break
+        chosen += _of_one_kind(list(kind), limit - len(chosen), limit)
+    return tuple(chosen)
+
+
+def _of_one_kind(rows: Sequence[Candidate], wanted: int, limit: int) -> list[Candidate]:
+    most_of_a_file = max(2, round(limit * FILE_SHARE))
+    shown: dict[int, Candidate] = {}
+    held_back: list[Candidate] = []
+    of_file: dict[str, int] = {}
+    for row in rows:
+        better = next((other for other in shown.values() if _is_twin(row, other) or _is_copy(row, other)), None)
+        if better is not None:
+            also = Also(layer=row.layer, path=row.path, span=row.span)
+            shown[better.chunk_id] = replace(better, also=(*better.also, also))
+        if better is not None or len(shown) == wanted or of_file.get(row.path, 0) == most_of_a_file:
+            held_back.append(row)
+        else:
+            shown[row.chunk_id] = row
+            of_file[row.path] = of_file.get(row.path, 0) + 1
+    chosen = {**shown, **{row.chunk_id: row for row in held_back[: wanted - len(shown)]}}
+    return list(_in_order(rows, chosen))
+
+
+def _in_order(rows: Sequence[Candidate], chosen: dict[int, Candidate]) -> Iterator[Candidate]:
+    """A row that is shown after all is no longer named by its twin."""
+    places = {(row.path, row.layer, row.span) for row in chosen.values()}
+    for row in rows:
+        if kept := chosen.get(row.chunk_id):
+            yield replace(
+                kept, also=tuple(also for also in kept.also if (also.path, also.layer, also.span) not in places)
+            )
+
+
+def _is_twin(row: Candidate, better: Candidate) -> bool:
+    """Whether `better` shows the lines of `row` in another layer.
+
+    An entry about lines adds nothing where the text of half of them is shown; text gives way only to its very lines, so
+    that a class's entry does not stand for all of its methods.
+    """
+    if row.path != better.path or row.layer is better.layer:
+        return False
+    if not any({row.layer, better.layer} <= family for family in _FAMILIES):
+        return False
+    common = _common_lines(row.span, better.span)
+    of_row, of_better = common / _lines(row.span), common / _lines(better.span)
+    if better.layer in _TEXT:
+        return of_row >= SAME_LINES
+    return of_row >= SAME_LINES and of_better >= SAME_LINES
+
+
+def _is_copy(row: Candidate, better: Candidate) -> bool:
+    """The same place in a file with the same bytes."""
+    return (
+        row.path != better.path
+        and (row.blob_sha, row.layer, row.span) == (better.blob_sha, better.layer, better.span)
+        and row.content == better.content
+    )
+
+
+def _common_lines(one: Span, other: Span) -> int:
+    return max(0, min(one.end, other.end) - max(one.start, other.start) + 1)
+
+
+def _lines(span: Span) -> int:
+    return span.end - span.start + 1
