@@ -18,6 +18,8 @@ from strata.ports import CommitRequest, CommitResult
 from strata.storage.postgres.connection import Connection
 from strata.storage.postgres.queries import queries
 
+FILES_OF_A_SMALL_COMMIT = 20
+
 
 class Committed(NamedTuple):
     """`written`: how many chunks this commit put into the index."""
@@ -55,6 +57,8 @@ class _Commit:
             "job_id": request.job_id,
             "generation": session.generation + 1,
         }
+        if len(request.upserts) + len(request.deletes) <= FILES_OF_A_SMALL_COMMIT:
+            self._connection.execute(self._sql["by_lookups"])
         blob_ids = find_blobs(self._connection, session, request.upserts, request.keys)
         self._remove(parameters)
         written = write(self._connection, parameters, request.upserts, blob_ids) if blob_ids else 0

@@ -9,6 +9,11 @@ FROM rag_sessions AS s JOIN rag_indexes AS i ON i.index_id = s.active_index_id
 WHERE s.session_id = %(session_id)s
 FOR UPDATE OF s;
 
+-- name: by_lookups
+-- A small change looks its rows up one by one: the planner, which can't know how few terms a file has, would read all
+-- of the index's terms, and a change of one file would cost the more the larger the session.
+SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
+
 -- name: find_blobs
 -- Where each file to write lies in the cache; a file that was not prepared has no row.
 SELECT f.path, b.blob_id
