@@ -43,8 +43,8 @@ integration: $(VENV)/.dev model ## Tests against real Postgres and moto
 e2e: $(VENV)/.dev model ## Tests of the whole local cloud
 	$(PYTEST) tests/e2e
 
-faults: $(VENV)/.dev model ## Tests that break things on purpose
-	$(PYTEST) tests/faults
+faults: $(VENV)/.dev model ## Tests that break things on purpose: 200 seeded runs, 500 changes (`make test` has a tenth)
+	STRATA_FAULT_RUNS=200 STRATA_FAULT_CHANGES=500 $(PYTEST) tests/faults
 
 eval: $(VENV)/.local model ## Measure the quality of retrieval (ARGS="…")
 	$(BIN)/python -m strata_eval $(ARGS)

@@ -15,6 +15,7 @@ import httpx
 from strata_client import wire
 from strata_client.calls import (
     MAX_STREAM_BREAKS,
+    NO_CONTENT,
     NO_MORE_EVENTS,
     STREAM_HEADERS,
     decoded,
@@ -124,6 +125,15 @@ class AsyncStrataClient:
     async def session(self, session_id: str) -> wire.SessionView:
         return cast("wire.SessionView", await self._call("GET", session_path(session_id)))
 
+    async def set_readers(self, session_id: str, readers: Sequence[str]) -> wire.SessionView:
+        """Who reads the session besides its owner, from now on: `user:…` and `group:…`."""
+        body = {"readers": list(readers)}
+        return cast("wire.SessionView", await self._call("PATCH", session_path(session_id), body=body, repeatable=True))
+
+    async def delete_session(self, session_id: str) -> None:
+        """Delete the session with everything that belongs to it. Readers find nothing when this returns."""
+        await self._call("DELETE", session_path(session_id))
+
     async def drift(self, session_id: str) -> wire.DriftView:
         """Files and symbols that the session's documents name and nothing in it defines."""
         return cast("wire.DriftView", await self._call("GET", session_path(session_id, "/drift")))
@@ -136,6 +146,18 @@ class AsyncStrataClient:
 
     async def job(self, job_id: str) -> wire.JobView:
         return cast("wire.JobView", await self._call("GET", job_path(job_id)))
+
+    async def failures(self) -> wire.FailureList:
+        """The jobs that failed and the uploads that could not become a job, in every session that the caller reads."""
+        return cast("wire.FailureList", await self._call("GET", "/api/rag/jobs?status=failed"))
+
+    async def cancel_job(self, job_id: str) -> wire.JobView:
+        """End a job before its commit. One that runs is `cancelled` a moment later: `wait_for` tells."""
+        return cast("wire.JobView", (await self._call("POST", job_path(job_id, "/cancel")))["job"])
+
+    async def retry_job(self, failed_id: str) -> wire.JobView:
+        """A new job from the upload of a failed job, or of a dead letter."""
+        return cast("wire.JobView", (await self._call("POST", job_path(failed_id, "/retry")))["job"])
 
     async def job_events(
         self, job_id: str, *, after: int = 0, wait_s: int = 10, timeout_s: float | None = None
@@ -240,7 +262,7 @@ class AsyncStrataClient:
                 delay_s = self._retry.after_error(error, self.api_url, attempt, repeatable=repeatable)
             else:
                 if response.is_success:
-                    return decoded(response, self.api_url)
+                    return None if response.status_code == NO_CONTENT else decoded(response, self.api_url)
                 delay_s = self._retry.after_reply(response, attempt, repeatable=repeatable)
             await self._sleep(delay_s)
 

@@ -106,6 +106,7 @@ def decoded(response: httpx.Response, api_url: str) -> Any:
         raise ClientError(f"Something answers at {api_url}, but it is not Strata; check the address.") from error
 
 
+NO_CONTENT = 204
 NO_MORE_EVENTS = 204
 """What the API says to a caller who knows a job's last event already."""
 

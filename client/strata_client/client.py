@@ -14,6 +14,7 @@ import httpx
 from strata_client import wire
 from strata_client.calls import (
     MAX_STREAM_BREAKS,
+    NO_CONTENT,
     NO_MORE_EVENTS,
     STREAM_HEADERS,
     decoded,
@@ -131,6 +132,15 @@ class StrataClient:
     def session(self, session_id: str) -> wire.SessionView:
         return cast("wire.SessionView", self._call("GET", session_path(session_id)))
 
+    def set_readers(self, session_id: str, readers: Sequence[str]) -> wire.SessionView:
+        """Who reads the session besides its owner, from now on: `user:…` and `group:…`."""
+        body = {"readers": list(readers)}
+        return cast("wire.SessionView", self._call("PATCH", session_path(session_id), body=body, repeatable=True))
+
+    def delete_session(self, session_id: str) -> None:
+        """Delete the session with everything that belongs to it. Readers find nothing when this returns."""
+        self._call("DELETE", session_path(session_id))
+
     def drift(self, session_id: str) -> wire.DriftView:
         """Files and symbols that the session's documents name and nothing in it defines."""
         return cast("wire.DriftView", self._call("GET", session_path(session_id, "/drift")))
@@ -143,6 +153,18 @@ class StrataClient:
 
     def job(self, job_id: str) -> wire.JobView:
         return cast("wire.JobView", self._call("GET", job_path(job_id)))
+
+    def failures(self) -> wire.FailureList:
+        """The jobs that failed and the uploads that could not become a job, in every session that the caller reads."""
+        return cast("wire.FailureList", self._call("GET", "/api/rag/jobs?status=failed"))
+
+    def cancel_job(self, job_id: str) -> wire.JobView:
+        """End a job before its commit. One that runs is `cancelled` a moment later: `wait_for` tells."""
+        return cast("wire.JobView", self._call("POST", job_path(job_id, "/cancel"))["job"])
+
+    def retry_job(self, failed_id: str) -> wire.JobView:
+        """A new job from the upload of a failed job, or of a dead letter."""
+        return cast("wire.JobView", self._call("POST", job_path(failed_id, "/retry"))["job"])
 
     def job_events(
         self, job_id: str, *, after: int = 0, wait_s: int = 10, timeout_s: float | None = None
@@ -241,7 +263,7 @@ class StrataClient:
                 delay_s = self._retry.after_error(error, self.api_url, attempt, repeatable=repeatable)
             else:
                 if response.is_success:
-                    return decoded(response, self.api_url)
+                    return None if response.status_code == NO_CONTENT else decoded(response, self.api_url)
                 delay_s = self._retry.after_reply(response, attempt, repeatable=repeatable)
             self._sleep(delay_s)
 

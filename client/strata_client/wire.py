@@ -82,6 +82,23 @@ class JobView(TypedDict):
     links: dict[str, str]
 
 
+class DeadLetterView(TypedDict):
+    """An upload that could not become a job."""
+
+    id: str
+    session_id: str | None
+    object_key: str
+    reason: str
+    created_at: str
+
+
+class FailureList(TypedDict):
+    """Both newest first; `retry_job` takes the id of each."""
+
+    jobs: list[JobView]
+    dead_letters: list[DeadLetterView]
+
+
 class UploadForm(TypedDict):
     """A presigned POST: every field of `fields`, then the file, to `url`."""
 
@@ -205,6 +222,7 @@ class Row(TypedDict):
     test_penalty: int
     layer_rank: int
     exact_rank: int | None
+    structural_rank: int | None
     also: list[Also]
     blob_sha: str
     chunk_id: int

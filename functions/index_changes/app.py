@@ -1,17 +1,19 @@
-"""Changes: takes them over HTTP, works on them from S3."""
+"""Changes: takes them over HTTP, works on them from S3; and the sweep, which looks after work that nobody is doing."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import Depends, status
+from fastapi import Depends, Response, status
 
 from strata import bootstrap
-from strata.contracts.indexing import ChangesAccepted, PostChanges, RollBackAccepted
+from strata.contracts.indexing import ChangesAccepted, IndexChanges, Indexed, PostChanges, RollBackAccepted
 from strata.contracts.jobs import JobView
 from strata.edge.http import api, error_responses, mangum_handler
-from strata.edge.identity import caller
-from strata.edge.notifications import invocation_of, uploads_in
+from strata.edge.identity import caller, internal_caller
+from strata.edge.notifications import invocation_of, orders_in, uploads_in
+from strata.jobs.events import LONGEST_WAIT_S
 from strata.model.access import Identity
 
 app = api("Strata: changes")
@@ -39,6 +41,23 @@ def roll_back(session_id: str, identity: Annotated[Identity, Depends(caller)]) -
     return RollBackAccepted(job=JobView.of(bootstrap.lifecycle().open_roll_back(identity, session_id)))
 
 
+@app.post("/internal/rag/index/changes", responses={202: {"model": Indexed}, **error_responses(403, 404, 409, 413)})
+def index_changes(
+    request: IndexChanges, response: Response, identity: Annotated[Identity, Depends(internal_caller)]
+) -> Indexed:
+    """200 with the job at its end when that comes within 20 s, else 202 with the job as it is."""
+    accepted = bootstrap.lifecycle().open_changes(identity, request.session_id, request.lines())
+    job = bootstrap.event_feed().ended(accepted.job_id, wait_s=LONGEST_WAIT_S)
+    response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED
+    return Indexed(job=JobView.of(job))
+
+
 def on_changes(event: dict[str, Any], context: Any) -> None:
     invocation = invocation_of(context)
-    bootstrap.upload_worker().work(uploads_in(event), owner=invocation.owner, remaining_s=invocation.remaining_s)
+    bootstrap.upload_worker().work(
+        uploads_in(event), orders_in(event), owner=invocation.owner, remaining_s=invocation.remaining_s
+    )
+
+
+def sweep(_event: dict[str, Any], _context: Any) -> dict[str, int]:
+    return asdict(bootstrap.sweep().run())

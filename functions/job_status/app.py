@@ -1,14 +1,22 @@
-"""Jobs, their events, and sessions, as their readers may see them."""
+"""Jobs, their events, and sessions, as their readers may see them; what an owner does about a job."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Depends, Header, Query, Response
+from fastapi import Depends, Header, Query, Response, status
 
 from strata import bootstrap
 from strata.contracts.drift import DriftView
-from strata.contracts.jobs import JobList, JobView, SessionList, SessionView
+from strata.contracts.jobs import (
+    DeadLetterView,
+    FailureList,
+    JobChanged,
+    JobList,
+    JobView,
+    SessionList,
+    SessionView,
+)
 from strata.edge.http import api, error_responses, mangum_handler
 from strata.edge.identity import caller
 from strata.jobs.events import LONGEST_WAIT_S, sse_text
@@ -38,6 +46,28 @@ def list_jobs(session_id: str, identity: Caller) -> JobList:
 @app.get("/api/rag/sessions/{session_id}/drift", responses=error_responses(404))
 def get_drift(session_id: str, identity: Caller) -> DriftView:
     return DriftView.of(session_id, bootstrap.drift_reporter().report(session_id, identity))
+
+
+@app.get("/api/rag/jobs", responses=error_responses())
+def list_failures(identity: Caller, status: Annotated[Literal["failed"], Query()]) -> FailureList:  # noqa: ARG001
+    """Failed jobs and dead letters of every session that the caller may read; `status=failed` is the only list yet."""
+    failures = bootstrap.job_control().failures(identity)
+    return FailureList(
+        jobs=[JobView.of(job) for job in failures.jobs],
+        dead_letters=[DeadLetterView.of(letter) for letter in failures.dead_letters],
+    )
+
+
+@app.post("/api/rag/jobs/{job_id}/cancel", status_code=status.HTTP_202_ACCEPTED, responses=error_responses(404, 409))
+def cancel_job(job_id: str, identity: Caller) -> JobChanged:
+    """The job is `cancelled` already, or still `running` and will be at its worker's next heartbeat."""
+    return JobChanged(job=JobView.of(bootstrap.job_control().cancel(identity, job_id)))
+
+
+@app.post("/api/rag/jobs/{job_id}/retry", status_code=status.HTTP_202_ACCEPTED, responses=error_responses(404, 409))
+def retry_job(job_id: str, identity: Caller) -> JobChanged:
+    """`job_id` is a failed job's or a dead letter's; the reply has the new job."""
+    return JobChanged(job=JobView.of(bootstrap.job_control().retry(identity, job_id)))
 
 
 @app.get("/api/rag/jobs/{job_id}", responses=error_responses(404))

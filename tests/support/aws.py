@@ -11,6 +11,8 @@ from moto.server import ThreadedMotoServer
 
 from strata.storage.aws import aws_client
 from strata_local.serial import serialise_dynamodb
+from strata_local.template import load_stack
+from strata_local.up import DEFAULT_TEMPLATE
 
 
 @pytest.fixture(scope="session")
@@ -48,26 +50,15 @@ def dynamodb(aws_environment: None) -> Any:
 
 @pytest.fixture
 def jobs_table(dynamodb: Any) -> str:
-    """The name of a new, empty table with the keys and the index of the template's `JobsTable`."""
+    """The name of a new, empty table with the keys and the indexes of the template's `JobsTable`."""
+    return make_jobs_table(dynamodb)
+
+
+def make_jobs_table(dynamodb: Any) -> str:
+    stack = load_stack(DEFAULT_TEMPLATE, parameters={"IndexDatabaseUrl": "unused", "QueryDatabaseUrl": "unused"})
+    (definition,) = (table.definition for table in stack.tables if "JobsTable" in table.name)
     name = f"jobs-{uuid.uuid4().hex}"
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[
-            {"AttributeName": attribute, "AttributeType": "S"} for attribute in ("pk", "sk", "session_id", "created_at")
-        ],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "by_session",
-                "KeySchema": [
-                    {"AttributeName": "session_id", "KeyType": "HASH"},
-                    {"AttributeName": "created_at", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
+    dynamodb.create_table(**{**definition, "TableName": name})
     return name
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from strata.model.corpus import BlobKey
@@ -43,6 +44,24 @@ class BlobCacheContract:
         blob = prepared_blob("empty.md", "\n", chunks=[])
         cache.keep([blob])
         assert cache.present([blob.key]) == {blob.key}
+
+    def test_the_last_version_of_a_file_gives_its_vectors(self, cache: BlobCache) -> None:
+        versions = [prepared_blob("a.md", f"Same.\n\nOther {number}.") for number in range(3)]
+        for version in versions:
+            cache.keep([version])
+        new = blob_key("a.md", "Same.\n\nNew.")
+        vectors = cache.earlier_vectors([new, blob_key("b.md", "Same.")])
+        assert vectors.keys() == {embedded.chunk.text_key for embedded in versions[-1].chunks}
+        for embedded in versions[-1].chunks:
+            np.testing.assert_allclose(vectors[embedded.chunk.text_key], embedded.embedding, atol=1e-3)
+            assert vectors[embedded.chunk.text_key].dtype == np.float32
+
+    @pytest.mark.parametrize("part", ["tenant", "repo_id", "path", "pipeline_version", "embedding_model"])
+    def test_vectors_are_those_of_this_file_alone(self, cache: BlobCache, part: str) -> None:
+        cache.keep([prepared_blob()])
+        assert cache.earlier_vectors([blob_key()])
+        assert not cache.earlier_vectors([replace(blob_key(), **{part: "other"})])
+        assert not cache.earlier_vectors([])
 
     @pytest.mark.parametrize(
         "other",

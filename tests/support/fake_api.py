@@ -125,7 +125,7 @@ def fake_api() -> Iterator[FakeApi]:
             if not reply.cut:
                 self.wfile.write(b"0\r\n\r\n")
 
-        do_GET = do_POST = do_HEAD = _handle  # noqa: N815
+        do_GET = do_POST = do_HEAD = do_PATCH = do_DELETE = _handle  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
@@ -251,12 +251,22 @@ def row(path: str = "src/retry.py", **changes: Any) -> dict[str, Any]:
         "test_penalty": 0,
         "layer_rank": 0,
         "exact_rank": None,
+        "structural_rank": None,
         "also": [],
         "explain": None,
         "blob_sha": "0" * 64,
         "chunk_id": 1,
     }
     return {**found, **changes}
+
+
+LETTER = {
+    "id": "letter-1",
+    "session_id": None,
+    "object_key": "uploads/nobody/a.zip",
+    "reason": "There is no such session.",
+    "created_at": "2026-11-30T12:00:00Z",
+}
 
 
 def behave_well(api: FakeApi) -> None:
@@ -270,6 +280,11 @@ def behave_well(api: FakeApi) -> None:
     api.on("GET", "/api/rag/sessions/shop", json_reply(SESSION))
     api.on("POST", "/api/rag/sessions/shop/changes", json_reply({"job": job_view("queued")}, 202))
     api.on("GET", "/api/rag/sessions/shop/jobs", json_reply({"jobs": [job_view()]}))
+    api.on("PATCH", "/api/rag/sessions/shop", json_reply(SESSION))
+    api.on("DELETE", "/api/rag/sessions/shop", Reply(status=204))
+    api.on("GET", "/api/rag/jobs", json_reply({"jobs": [job_view("error")], "dead_letters": [LETTER]}))
+    api.on("POST", "/api/rag/jobs/job-1/cancel", json_reply({"job": job_view("cancelled")}, 202))
+    api.on("POST", "/api/rag/jobs/job-1/retry", json_reply({"job": job_view("queued")}, 202))
     drifted = {"path": "docs/a.md", "line": 3, "kind": "symbol", "name": "shop.Gone", "known": "shop"}
     drift = {"session_id": "shop", "drift": [drifted], "truncated": False}
     api.on("GET", "/api/rag/sessions/shop/drift", json_reply(drift))

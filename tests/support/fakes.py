@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
 from strata.errors import (
     EmbeddingModelMismatch,
     NoEarlierIndex,
@@ -16,7 +18,7 @@ from strata.errors import (
     TemporaryError,
 )
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import (
     Advanced,
@@ -60,6 +62,14 @@ class FakeBlobCache:
     def in_new_process(self) -> FakeBlobCache:
         return self
 
+    def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
+        vectors: dict[bytes, Vector] = {}
+        for key in keys:
+            versions = [blob for kept, blob in self.blobs.items() if replace(kept, blob_sha=key.blob_sha) == key]
+            for embedded in versions[-1].chunks if versions else ():
+                vectors[embedded.chunk.text_key] = embedded.embedding.astype(np.float16).astype(np.float32)
+        return vectors
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         for blob in blobs:
             self.blobs.setdefault(blob.key, blob)
@@ -90,6 +100,9 @@ class FakeSessionStore:
         self.drift = 0.0
         self.indexes: dict[int, _Index] = {}
         self.previous: dict[str, int] = {}
+        self.deleted: dict[str, Session] = {}
+        """Sessions that were deleted and are still to be purged."""
+        self._numbers: dict[str, Session] = {}
         self._applied: dict[str, tuple[str, CommitResult]] = {}
         self._lock = threading.Lock()
 
@@ -109,6 +122,9 @@ class FakeSessionStore:
                 if not found.writable_by(identity):
                     raise SessionNameTaken
                 return found, False
+            if session_id in self.deleted:
+                raise SessionNameTaken
+            before = self._numbers.get(session_id)
             session = Session(
                 session_id=session_id,
                 tenant=identity.tenant,
@@ -116,9 +132,9 @@ class FakeSessionStore:
                 repo_id=project_id,
                 owner=identity.user,
                 readers=tuple(sorted(set(readers))),
-                generation=0,
-                applied_seq=0,
-                fence=0,
+                generation=0 if before is None else before.generation + 1,
+                applied_seq=0 if before is None else before.applied_seq,
+                fence=0 if before is None else before.fence,
                 embedding_model=embedding_model,
                 dimension=dimension,
                 pipeline_version=pipeline_version,
@@ -130,6 +146,51 @@ class FakeSessionStore:
 
     def get(self, session_id: str) -> Session | None:
         return self.sessions.get(session_id)
+
+    def claim(self, session_id: str, fence: int) -> None:
+        with self._lock:
+            session = self.sessions.get(session_id)
+            if session is None:
+                raise SessionNotFound
+            if session.fence > fence:
+                raise StaleFence
+            self.sessions[session_id] = replace(session, fence=fence)
+
+    def set_readers(self, session_id: str, readers: Sequence[Principal]) -> Session:
+        with self._lock:
+            if session_id not in self.sessions:
+                raise SessionNotFound
+            self.sessions[session_id] = replace(self.sessions[session_id], readers=tuple(sorted(set(readers))))
+            return self.sessions[session_id]
+
+    def delete(self, session_id: str, fence: int) -> bool:
+        with self._lock:
+            session = self.sessions.get(session_id)
+            if session is None:
+                if found := self.deleted.get(session_id):
+                    self.deleted[session_id] = replace(found, fence=max(found.fence, fence))
+                return True
+            if session.fence >= fence:
+                return False
+            del self.sessions[session_id], self.files[session_id]
+            self._applied.pop(session_id, None)
+            self.deleted[session_id] = replace(session, fence=fence)
+            return True
+
+    def purge(self, session_id: str) -> bool:
+        session = self.deleted.get(session_id)
+        if session is None or session_id not in self.chunks:
+            return False
+        del self.chunks[session_id]
+        repository = (session.tenant, session.repo_id)
+        if all((living.tenant, living.repo_id) != repository for living in self.sessions.values()):
+            for key in [key for key in self.cache.blobs if (key.tenant, key.repo_id) == repository]:
+                del self.cache.blobs[key]
+        return True
+
+    def end_purge(self, session_id: str) -> None:
+        if session := self.deleted.pop(session_id, None):
+            self._numbers[session_id] = session
 
     def list_readable(self, identity: Identity) -> list[Session]:
         return [session for _, session in sorted(self.sessions.items()) if session.readable_by(identity)]

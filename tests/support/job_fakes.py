@@ -10,11 +10,20 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
-from strata.errors import Conflict, JobNotChangeable, JobNotFound, LockLost, UploadRejected, UploadTooLarge
+from strata.errors import (
+    Conflict,
+    JobCancelled,
+    JobNotChangeable,
+    JobNotFound,
+    LockLost,
+    SessionNotFound,
+    UploadRejected,
+    UploadTooLarge,
+)
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress, ReportProgress
-from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus, Lease
-from strata.ports import PresignedPost, StoredObject
+from strata.model.jobs import DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
+from strata.ports import PresignedPost, StoredObject, WorkOrder
 
 TAKEOVER_MARGIN = timedelta(seconds=2)
 
@@ -45,6 +54,8 @@ class _Session:
     owner: str | None = None
     until: datetime = _LONG_AGO
     fence: int = 0
+    deletion: int | None = None
+    listed_at: datetime | None = None
 
 
 @dataclass
@@ -56,7 +67,7 @@ class FakeJobTable:
     events: dict[str, list[JobEvent]] = field(default_factory=dict)
     sessions: dict[str, _Session] = field(default_factory=dict)
     places: dict[tuple[str, int], str] = field(default_factory=dict)
-    dead_letters: list[tuple[str, str]] = field(default_factory=list)
+    dead_letters: dict[str, DeadLetter] = field(default_factory=dict)
     turn: threading.RLock = field(default_factory=threading.RLock)
 
     def session(self, session_id: str, applied_seq: int = 0) -> _Session:
@@ -102,7 +113,10 @@ class FakeJobStore:
             if job.status is not JobStatus.AWAITING_UPLOAD:
                 raise JobNotChangeable
             session = self.table.session(session_id, applied_seq)
+            if session.deletion is not None:
+                raise SessionNotFound
             session.accepted_seq += 1
+            session.listed_at = max(session.until, self.table.clock.now() + timedelta(seconds=30))
             self.table.places[session_id, session.accepted_seq] = job_id
             data = status_data(JobStatus.QUEUED, Progress(phase="queued"))
             self.table.events[job_id].append(JobEvent(seq=1, name=INDEX_STATUS, data=data))
@@ -166,8 +180,83 @@ class FakeJobStore:
     def events_after(self, job_id: str, seq: int) -> list[JobEvent]:
         return [event for event in self.table.events.get(job_id, []) if event.seq > seq]
 
-    def dead_letter(self, *, object_key: str, reason: str) -> None:
-        self.table.dead_letters.append((object_key, reason))
+    def begin_commit(self, job_id: str, lease: Lease) -> None:
+        with self.table.turn:
+            job = self.table.jobs.get(job_id)
+            if job is None or job.status is not JobStatus.RUNNING or job.fence != lease.fence:
+                raise LockLost
+            if job.cancel_requested:
+                raise JobCancelled
+            self._save(replace(job, committing=True))
+
+    def hand_over(self, job_id: str, lease: Lease) -> None:
+        with self.table.turn:
+            job = self._require(job_id)
+            if job.status is JobStatus.RUNNING and job.fence == lease.fence:
+                self._save(replace(job, starts=job.starts - 1))
+
+    def cancel(self, job_id: str) -> Job:
+        with self.table.turn:
+            job = self._require(job_id)
+            if job.status.ended or job.committing:
+                raise JobNotChangeable
+            if job.status is JobStatus.RUNNING:
+                return self._save(replace(job, cancel_requested=True))
+            self._end(replace(job, status=JobStatus.CANCELLED, updated_at=self.table.clock.now()))
+            return self._require(job_id)
+
+    def put_back(self, failed: Job, again: Job) -> None:
+        with self.table.turn:
+            stored = self._require(failed.job_id)
+            if stored.status is not JobStatus.ERROR or stored.retried_as is not None:
+                raise JobNotChangeable
+            self.create(again)
+            self._save(replace(stored, retried_as=again.job_id))
+
+    def failed(self, tenant: str, *, limit: int = 50) -> list[Job]:
+        found = [
+            job
+            for job in self.table.jobs.values()
+            if job.tenant == tenant and job.status is JobStatus.ERROR and job.retried_as is None
+        ]
+        return sorted(found, key=lambda job: job.updated_at, reverse=True)[:limit]
+
+    def waiting_sessions(self, now: datetime, *, limit: int) -> list[str]:
+        found = [(at, name) for name, session in self.table.sessions.items() if (at := session.listed_at) is not None]
+        return [name for at, name in sorted(found) if at <= now][:limit]
+
+    def late_uploads(self, now: datetime, *, limit: int) -> list[Job]:
+        found = [
+            job
+            for job in self.table.jobs.values()
+            if job.status is JobStatus.AWAITING_UPLOAD and job.upload_until is not None and job.upload_until <= now
+        ]
+        return found[:limit]
+
+    def remove_session(self, session_id: str, *, before: datetime) -> None:
+        with self.table.turn:
+            gone = [
+                job.job_id
+                for job in self.table.jobs.values()
+                if job.session_id == session_id and job.created_at < before
+            ]
+            for job_id in gone:
+                del self.table.jobs[job_id]
+                self.table.events.pop(job_id, None)
+            self.table.places = {place: name for place, name in self.table.places.items() if name not in gone}
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        self.table.dead_letters[letter.letter_id] = letter
+
+    def get_dead_letter(self, letter_id: str) -> DeadLetter | None:
+        return self.table.dead_letters.get(letter_id)
+
+    def dead_letters(self, tenant: str | None, *, limit: int = 50) -> list[DeadLetter]:
+        found = [letter for letter in self.table.dead_letters.values() if letter.tenant == tenant]
+        return sorted(found, key=lambda letter: letter.created_at, reverse=True)[:limit]
+
+    def remove_dead_letter(self, letter_id: str) -> None:
+        self.table.dead_letters.pop(letter_id, None)
 
     def _require(self, job_id: str) -> Job:
         if job_id not in self.table.jobs:
@@ -199,20 +288,55 @@ class FakeSessionLock:
     def acquire(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease | None:
         with self.table.turn:
             session, now = self.table.session(session_id, applied_seq), self.table.clock.now()
-            if session.owner is not None and session.until > now - TAKEOVER_MARGIN:
+            if session.owner is not None and session.until > now - min(TAKEOVER_MARGIN, lease * 0.1):
                 if session.owner != owner:
                     return None
-            else:
-                session.owner, session.until = owner, now + lease
-                session.fence = max(session.fence + 1, int(now.timestamp() * 1000), fence + 1)
-            return Lease(session_id=session_id, owner=owner, fence=session.fence, expires_at=session.until)
+                return self._lease(session_id, session)
+            return self._take(session_id, session, owner, now + lease, fence)
+
+    def seize(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease:
+        with self.table.turn:
+            session = self.table.session(session_id, applied_seq)
+            self._take(session_id, session, owner, self.table.clock.now() + lease, fence)
+            session.deletion = session.fence
+            return self._lease(session_id, session)
+
+    def _take(self, session_id: str, session: _Session, owner: str, until: datetime, fence: int) -> Lease:
+        now_ms = int(self.table.clock.now().timestamp() * 1000)
+        session.owner, session.until, session.listed_at = owner, until, until
+        session.fence = max(session.fence + 1, now_ms, fence + 1)
+        return self._lease(session_id, session)
+
+    def _lease(self, session_id: str, session: _Session) -> Lease:
+        return Lease(
+            session_id=session_id,
+            owner=session.owner or "",
+            fence=session.fence,
+            expires_at=session.until,
+            deletion=session.deletion,
+        )
+
+    def deletion(self, session_id: str) -> int | None:
+        session = self.table.sessions.get(session_id)
+        return None if session is None else session.deletion
+
+    def remove(self, held: Lease) -> None:
+        with self.table.turn:
+            if not self.table.holds(held):
+                raise LockLost
+            del self.table.sessions[held.session_id]
+
+    def forget(self, session_id: str) -> None:
+        session = self.table.sessions.get(session_id)
+        if session is not None and session.deletion is None:
+            session.listed_at = None
 
     def renew(self, held: Lease, *, lease: timedelta) -> Lease:
         with self.table.turn:
             if not self.table.holds(held):
                 raise LockLost
             session = self.table.session(held.session_id)
-            session.until = self.table.clock.now() + lease
+            session.until = session.listed_at = self.table.clock.now() + lease
             return replace(held, expires_at=session.until)
 
     def release(self, held: Lease) -> bool:
@@ -220,15 +344,16 @@ class FakeSessionLock:
             if not self.table.holds(held):
                 return True
             session = self.table.session(held.session_id)
-            if session.accepted_seq != session.done_seq:
+            if session.accepted_seq != session.done_seq or session.deletion is not None:
                 return False
-            session.owner = None
+            session.owner = session.listed_at = None
             return True
 
     def abandon(self, held: Lease) -> None:
         with self.table.turn:
             if self.table.holds(held):
-                self.table.session(held.session_id).owner = None
+                session = self.table.session(held.session_id)
+                session.owner, session.listed_at = None, self.table.clock.now()
 
 
 class FakeObjectStore:
@@ -243,22 +368,39 @@ class FakeObjectStore:
         self.objects[key] = body
         return StoredObject(key=key, size_bytes=len(body), version=f"v{self.puts}")
 
-    def head(self, key: str) -> StoredObject | None:
+    def head(self, key: str, *, version: str | None = None) -> StoredObject | None:
         if key not in self.objects:
             return None
         return StoredObject(key=key, size_bytes=len(self.objects[key]), version=f"v{self.puts}")
 
     @contextmanager
-    def download(self, key: str, *, max_bytes: int) -> Iterator[BinaryIO]:
+    def download(self, key: str, *, version: str | None = None, max_bytes: int) -> Iterator[BinaryIO]:
         if key not in self.objects:
             raise UploadRejected
         if len(self.objects[key]) > max_bytes:
             raise UploadTooLarge
         yield io.BytesIO(self.objects[key])
 
+    def remove_all(self, prefix: str, *, before: datetime) -> None:
+        for key in [key for key in self.objects if key.startswith(prefix)]:
+            del self.objects[key]
+
     def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost:
         fields = {"key": key, "Content-Type": content_type}
         return PresignedPost(url="http://bucket.test/", fields=fields, expires_in_s=expires_in_s)
+
+
+@dataclass
+class FakeWorkerCalls:
+    """Remembers what it was asked for; with an `error` it can't be reached."""
+
+    orders: list[WorkOrder] = field(default_factory=list)
+    error: Exception | None = None
+
+    def send(self, order: WorkOrder) -> None:
+        if self.error is not None:
+            raise self.error
+        self.orders.append(order)
 
 
 @dataclass

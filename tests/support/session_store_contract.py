@@ -341,3 +341,72 @@ class SessionStoreContract:
         with pytest.raises(StrataError) as caught:
             store.commit(commit_request(blob))
         assert caught.value.message.endswith((".", "`."))
+
+    # --- claim, readers, deletion ---
+
+    def test_a_claim_refuses_every_older_fence(self, store: SessionStore, cache: BlobCache) -> None:
+        create_session(store)
+        cache.keep([blob := prepared_blob()])
+        store.claim(SESSION_ID, 7)
+        store.claim(SESSION_ID, 7)
+        with pytest.raises(StaleFence):
+            store.claim(SESSION_ID, 6)
+        with pytest.raises(StaleFence):
+            store.commit(commit_request(blob, seq=1, fence=6))
+        assert store.commit(commit_request(blob, seq=1, fence=7)).generation == 1
+        with pytest.raises(SessionNotFound):
+            store.claim("unknown", 1)
+
+    def test_readers_are_replaced(self, store: SessionStore) -> None:
+        create_session(store, readers=["user:bob"])
+        assert store.set_readers(SESSION_ID, ["group:b", "group:a", "group:b"]).readers == ("group:a", "group:b")
+        found = store.get(SESSION_ID)
+        assert found is not None
+        assert found.readers == ("group:a", "group:b")
+        with pytest.raises(SessionNotFound):
+            store.set_readers("unknown", [])
+
+    def test_a_deleted_session_is_gone_and_a_later_one_goes_on_with_its_numbers(
+        self, store: SessionStore, cache: BlobCache
+    ) -> None:
+        create_session(store)
+        cache.keep([blob := prepared_blob()])
+        store.commit(commit_request(blob, seq=3, fence=5))
+        assert not store.delete(SESSION_ID, 5)  # not older than this: another session's deletion
+        assert store.delete(SESSION_ID, 8)
+        assert store.delete(SESSION_ID, 9)
+        assert (store.get(SESSION_ID), store.list_readable(identity()), store.indexed_files(SESSION_ID)) == (
+            None,
+            [],
+            {},
+        )
+        with pytest.raises(SessionNotFound):
+            store.commit(commit_request(blob, seq=4, fence=99))
+        with pytest.raises(SessionNameTaken):
+            create_session(store)
+        for _ in range(10):
+            if not store.purge(SESSION_ID):
+                break
+        else:
+            pytest.fail("the purge does not come to its end")
+        assert cache.present([blob.key]) == set()
+        store.end_purge(SESSION_ID)
+        store.end_purge(SESSION_ID)
+        again = create_session(store)
+        assert (again.generation, again.applied_seq, again.fence) == (2, 3, 9)
+        cache.keep([blob])
+        with pytest.raises(StaleFence):
+            store.commit(commit_request(blob, seq=4, fence=8))
+        assert not store.delete(SESSION_ID, 9)
+        assert store.commit(commit_request(blob, seq=4, fence=10)).generation == 3
+
+    def test_the_cache_stays_as_long_as_a_session_of_the_repository_does(
+        self, store: SessionStore, cache: BlobCache
+    ) -> None:
+        create_session(store)
+        create_session(store, "shop-other")
+        cache.keep([blob := prepared_blob()])
+        store.delete(SESSION_ID, 1)
+        while store.purge(SESSION_ID):
+            pass
+        assert cache.present([blob.key]) == {blob.key}

@@ -55,9 +55,9 @@ def test_the_readme_lists_the_routes_of_the_template() -> None:
     template = REPOSITORY / "infra" / "template.yaml"
     given = {name: value or "x" for name, value in parameters_of(template).items()}
     routes = {(route.method, route.path) for route in load_stack(template, parameters=given).routes}
-    listed = set(re.findall(r"`(GET|POST) (/[^`]*)`", README))
+    listed = set(re.findall(r"`(GET|POST|PATCH|DELETE) (/[^`]*)`", README))
 
-    assert listed == {(method, path) for method, path in routes if method in ("GET", "POST")}
+    assert listed == {(method, path) for method, path in routes if method not in ("HEAD", "OPTIONS")}
 
 
 def test_the_readme_tells_the_limits_that_are_set() -> None:

@@ -2,7 +2,8 @@
 
 They start empty every time. moto's S3 events lack the `sequencer` and the version, and would go to moto's own idea of a
 function; two of its private functions are replaced while the server runs, so that the events are whole and invoke the
-real ones. `states` does the same for Step Functions. moto keeps its state in the process: one of these at a time.
+real ones. `states` does the same for Lambda and Step Functions. moto keeps its state in the process: one of these at a
+time.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ class Functions:
                 function,
                 environment=environment,
                 log_folder=log_folder,
-                max_processes=limits.max_processes if name in routed else limits.max_workers,
+                max_processes=_max_processes(function, limits, routed=name in routed),
             )
             for name, function in functions.items()
         }
@@ -347,6 +347,12 @@ class Functions:
         }
         with self._dead_letter_lock, self._dead_letters.open("a", encoding="utf-8") as letters:
             letters.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _max_processes(function: Function, limits: Limits, *, routed: bool) -> int:
+    if function.every_s:
+        return 1
+    return limits.max_processes if routed else limits.max_workers
 
 
 def _failure_of(parts: Iterator[Part]) -> Failed | None:

@@ -71,6 +71,7 @@ class LocalStates:
             name = unquote(function_name).rsplit(":", 1)[-1]
             if headers.get("X-Amz-Invocation-Type") == "Event":
                 self._invoke(name, json.loads(body or "{}"))
+                response_headers["Content-Length"] = "0"
                 return b""
             reply = call(name, body.encode() if isinstance(body, str) else body or b"{}")
             payload = reply.payload if isinstance(reply, Buffered) else _failure(reply)

@@ -92,7 +92,10 @@ _EVENT_PROPERTIES: Mapping[str, set[str]] = {
     "Api": {"RestApiId", "Method", "Path", "ResponseTransferMode", "TimeoutInMillis"},
     "S3": {"Bucket", "Events", "Filter"},
     "EventBridgeRule": {"Pattern"},
+    "ScheduleV2": {"ScheduleExpression", "RetryPolicy"},
 }
+_RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_SECONDS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 _SECTIONS = {
     "AWSTemplateFormatVersion", "Transform", "Description", "Parameters", "Globals", "Resources", "Outputs", "Metadata",
 }  # fmt: skip
@@ -155,6 +158,8 @@ class Function:
     environment: Mapping[str, str]
     triggers: tuple[Trigger, ...] = ()
     execution_rules: tuple[ExecutionRule, ...] = ()
+    every_s: tuple[float, ...] = ()
+    """Its schedules: each a period."""
     retries: int = 2
 
     @property
@@ -319,6 +324,9 @@ class _Template:
                 self._execution_rule(f"{name}.{event}", properties)
                 for event, properties in self._events(name, "EventBridgeRule")
             ),
+            every_s=tuple(
+                self._period(f"{name}.{event}", properties) for event, properties in self._events(name, "ScheduleV2")
+            ),
             retries=int(invoke.get("MaximumRetryAttempts", 2)),
         )
 
@@ -395,6 +403,12 @@ class _Template:
         if left := re.search(r"\$\{\w+\}", definition):
             raise self._unsupported(f"{name} has no substitution for {left[0]}")
         return StateMachine(name=self._name_of(name), definition=definition)
+
+    def _period(self, where: str, event: Mapping[str, Any]) -> float:
+        found = _RATE.fullmatch(str(event["ScheduleExpression"]))
+        if found is None:
+            raise self._unsupported(f"event {where} has the schedule {event['ScheduleExpression']!r}")
+        return int(found[1]) * _SECONDS[found[2]]
 
     def _bucket(self, name: str) -> Bucket:
         versioning = self._properties(name).get("VersioningConfiguration") or {}

@@ -31,6 +31,7 @@ from strata_local.gateway import Gateway, GatewayServer
 from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_database
 from strata_local.rest_events import HttpRequest, event_of, match_route
 from strata_local.runtime_api import Buffered, Failed
+from strata_local.schedules import Schedules
 from strata_local.template import Stack, load_stack, parameters_of
 from strata_local.tokens import LOCAL_CLAIMS, load_secret
 
@@ -204,6 +205,9 @@ class LocalCloud:
             routed={route.function for route in stack.routes},
         )
         running.callback(functions.stop)
+        schedules = Schedules(stack.functions, invoke=functions.invoke_asynchronously)
+        running.callback(schedules.stop)
+        schedules.start()
         gateway.start(Gateway(stack, functions, secret=load_secret(self.data_directory)))
         self._stack, self._functions, self._gateway = stack, functions, gateway
         self._environment = self._common_environment(stack, aws.environment)

@@ -5,6 +5,7 @@ Nothing is built, read or connected at import; a function's first call pays for 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 from strata import __version__
 from strata.errors import ConfigurationError
 from strata.indexing import PIPELINE_VERSION
+from strata.jobs.controlling import JobControl
 from strata.jobs.dispatch import Dispatcher
 from strata.jobs.events import EventFeed
 from strata.jobs.execution import JobExecution
+from strata.jobs.keeping import SessionKeeper
 from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.reading import JobReader
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import JobRunner, Stages
+from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
 from strata.ports import (
     BlobCache,
@@ -35,6 +39,7 @@ from strata.ports import (
     ObjectStore,
     SessionLock,
     SessionStore,
+    WorkerCalls,
 )
 from strata.settings.load import load_settings
 from strata.settings.model import Settings
@@ -153,9 +158,22 @@ def object_store() -> ObjectStore:
 
 
 @cache
+def worker_calls() -> WorkerCalls:
+    from strata.storage.aws import aws_client
+    from strata.storage.lambda_calls import LambdaWorkerCalls
+
+    function = settings().storage.worker_function or os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "")
+    if not function:
+        raise ConfigurationError("STRATA_WORKER_FUNCTION is not set.")
+    return LambdaWorkerCalls(client=aws_client("lambda"), function=function)
+
+
+@cache
 def _database() -> Database:
     from strata.storage.postgres.connection import Database
 
+    if not settings().storage.database_url:
+        raise ConfigurationError("STRATA_DATABASE_URL is not set.")
     return Database(settings().storage.database_url)
 
 
@@ -200,6 +218,39 @@ def job_reader() -> JobReader:
 
 
 @cache
+def job_control() -> JobControl:
+    """Cancels jobs and puts failed ones back."""
+    return JobControl(
+        sessions=session_store(),
+        jobs=job_store(),
+        objects=object_store(),
+        lifecycle=lifecycle(),
+        calls=worker_calls(),
+        clock=clock(),
+    )
+
+
+@cache
+def session_keeper() -> SessionKeeper:
+    """Changes a session's readers and deletes sessions."""
+    return SessionKeeper(
+        sessions=session_store(),
+        jobs=job_store(),
+        lock=session_lock(),
+        objects=object_store(),
+        calls=worker_calls(),
+        clock=clock(),
+        lease=timedelta(seconds=settings().indexing.lease_s),
+    )
+
+
+@cache
+def sweep() -> Sweep:
+    """Looks after work that nobody is doing; asks DynamoDB and S3 only."""
+    return Sweep(jobs=job_store(), objects=object_store(), calls=worker_calls(), clock=clock())
+
+
+@cache
 def drift_reporter() -> DriftReporter:
     from strata.indexing.drift import DriftReporter
 
@@ -218,6 +269,7 @@ def mailbox() -> Mailbox:
         sessions=session_store(),
         jobs=job_store(),
         lock=session_lock(),
+        keeper=session_keeper(),
         runner=indexer,
         clock=clock(),
         lease=timedelta(seconds=settings().indexing.lease_s),
@@ -281,19 +333,20 @@ def _stages() -> Stages:
 
 @cache
 def upload_worker() -> UploadWorker:
-    return UploadWorker(lifecycle=lifecycle(), mailbox=mailbox())
+    return UploadWorker(lifecycle=lifecycle(), jobs=job_store(), mailbox=mailbox(), calls=worker_calls())
 
 
 @cache
 def indexer() -> JobRunner:
     """Does the work of one job."""
+    from strata.indexing.persistence import PersistentEmbedder
     from strata.indexing.pipeline import Indexer
 
     return Indexer(
         sessions=session_store(),
         cache=blob_cache(),
         objects=object_store(),
-        embedder=embedder(),
+        embedder=PersistentEmbedder(embedder=embedder()),
         settings=settings().indexing,
     )
 

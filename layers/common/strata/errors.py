@@ -6,6 +6,7 @@
     │   ├── UnknownLayer
     │   └── InvalidPath           absolute, outside the project, or not a path at all
     ├── Unauthenticated           no claims came with the request
+    ├── Forbidden                 the claims lack the scope that this route asks for
     ├── NotFound
     │   ├── SessionNotFound       also what a caller sees who may not read the session
     │   ├── JobNotFound
@@ -14,7 +15,8 @@
     │   ├── SessionNameTaken
     │   ├── EmbeddingModelMismatch
     │   ├── NoEarlierIndex        nothing to roll back to
-    │   └── JobNotChangeable      a job that has ended can't change its state
+    │   ├── JobNotChangeable      a job that has ended can't change its state
+    │   └── UploadGone            what should be worked on again is no longer in the bucket
     ├── UploadRejected            the job ends as `error`; nothing is written
     │   ├── CorruptArchive
     │   ├── UnsafeEntry           a path that leaves the project, or a link
@@ -22,6 +24,7 @@
     ├── FileUnreadable            one file fails alone, with its reason
     ├── StaleFence                a newer holder has committed since
     ├── LockLost                  the lease ran out or was taken over
+    ├── JobCancelled              its owner does not want the job any more
     ├── EmbedderRejected          the embedder answered with something that is no vector of this model
     ├── ConfigurationError        a setting is missing or wrong; the text names it
     └── TemporaryError            the same call may succeed later: retried with backoff
@@ -85,6 +88,10 @@ class Unauthenticated(StrataError):
     """Sign in: the request carries no valid token."""
 
 
+class Forbidden(StrataError):
+    """This route is for other services: the caller's token lacks the scope for it."""
+
+
 class NotFound(StrataError):
     """There is no such thing here."""
 
@@ -121,6 +128,10 @@ class JobNotChangeable(Conflict):
     """The job has ended; its state can't change any more."""
 
 
+class UploadGone(Conflict):
+    """The upload is no longer in the bucket; send it again."""
+
+
 class UploadRejected(StrataError):
     """The upload can't be indexed; nothing was written and the index before still answers."""
 
@@ -147,6 +158,10 @@ class StaleFence(StrataError):
 
 class LockLost(StrataError):
     """The lease on the session has run out; another worker goes on."""
+
+
+class JobCancelled(StrataError):
+    """The job was cancelled before its commit; nothing was written."""
 
 
 class EmbedderRejected(StrataError):

@@ -12,7 +12,7 @@ from typing import BinaryIO, Protocol
 from strata.model.access import Identity, Principal, Session
 from strata.model.asking import Context, Names, Question, Retrieved
 from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, Vector, Vectors
-from strata.model.jobs import Counters, Job, JobEvent, Lease
+from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, Lease
 from strata.model.links import Drifted, Links
 
 
@@ -236,6 +236,32 @@ class SessionStore(Protocol):
         """
         ...
 
+    def claim(self, session_id: str, fence: int) -> None:
+        """From now on nothing is committed under an older fence. Raises `SessionNotFound` and `StaleFence`."""
+        ...
+
+    def set_readers(self, session_id: str, readers: Sequence[Principal]) -> Session:
+        """Raises `SessionNotFound`. It takes effect with the next statement of any reader."""
+        ...
+
+    def delete(self, session_id: str, fence: int) -> bool:
+        """Remove the session if its fence is older than this one: nobody finds it any more, and its name stays taken
+        until `end_purge`. Whether the session is gone; False for a newer one of the same name. Safe to repeat.
+
+        A later session of that name goes on with the numbers of this one: fence, seq and generation.
+        """
+        ...
+
+    def purge(self, session_id: str) -> bool:
+        """Remove a part of what a deleted session has left: rows, and the cache of a repository that no session is
+        left of. True as long as there may be more.
+        """
+        ...
+
+    def end_purge(self, session_id: str) -> None:
+        """The name is free."""
+        ...
+
 
 class BlobCache(Protocol):
     """Prepared files by content (Postgres)."""
@@ -250,8 +276,17 @@ class BlobCache(Protocol):
         """The same cache for a process that was just forked: a connection can't be shared."""
         ...
 
+    def earlier_vectors(self, keys: Collection[BlobKey]) -> Mapping[bytes, Vector]:
+        """The vectors of the last prepared version of each of these files, whatever its content, by `Chunk.text_key`:
+        of the same tenant, repository, path, pipeline and model. As they are stored, in half precision.
+        """
+        ...
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
-        """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat."""
+        """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat.
+
+        Raises `SessionNotFound` when the last session of their repository was deleted.
+        """
         ...
 
 
@@ -259,10 +294,11 @@ class BlobCache(Protocol):
 class SearchRequest:
     """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
 
-    `names` are what the question asks for letter for letter: rows that hold them are a list of their own. Each list
-    gives `depth` rows to the fusion, under its weight. `rows` of the fused ones come back, and never fewer
-    than the question's limit: whoever ranks them anew needs more than are shown. Unless `approximate` is false, the
-    dense list of a large index may come from the cells nearest to the question instead of a look at every row.
+    `names` are what the question asks for letter for letter: rows that hold them are a list of their own; so are the
+    neighbours of the best rows over links, unless `structural_weight` is 0. Each list gives `depth` rows to the fusion,
+    under its weight. `rows` of the fused ones come back, and never fewer than the question's limit: whoever ranks them
+    anew needs more than are shown. Unless `approximate` is false, the dense list of a large index may come from the
+    cells nearest to the question instead of a look at every row.
     """
 
     question: Question
@@ -275,6 +311,7 @@ class SearchRequest:
     dense_weight: float = 1.0
     lexical_weight: float = 1.0
     exact_weight: float = 1.0
+    structural_weight: float = 0.0
     approximate: bool = True
 
 
@@ -340,6 +377,9 @@ class JobStore(Protocol):
     def accept(self, job_id: str, *, session_id: str, object_version: str | None, applied_seq: int) -> Job:
         """`awaiting_upload` → `queued` with the session's next seq, in one TransactWrite; one that was accepted
         before is returned as it is. A session item that is missing or behind is seeded from `applied_seq`.
+
+        Raises `JobNotFound`, `SessionNotFound` for a session that is being deleted, and, for a job that ended before
+        its content came, `JobNotChangeable`.
         """
         ...
 
@@ -348,6 +388,49 @@ class JobStore(Protocol):
         ...
 
     def start(self, job_id: str, lease: Lease) -> Job: ...
+
+    def begin_commit(self, job_id: str, lease: Lease) -> None:
+        """The point of no return: from here on a cancel is refused. Safe to repeat.
+
+        Raises `JobCancelled` when the cancel came first, and `LockLost` when another worker has begun the job.
+        """
+        ...
+
+    def hand_over(self, job_id: str, lease: Lease) -> None:
+        """The worker stops because of its own time: its start does not count. Nothing happens to another's job."""
+        ...
+
+    def cancel(self, job_id: str) -> Job:
+        """End a job that waits (`cancelled`), or ask the worker of a running one to end it.
+
+        Raises `JobNotFound` and, for a job that has ended or is being committed, `JobNotChangeable`.
+        """
+        ...
+
+    def put_back(self, failed: Job, again: Job) -> None:
+        """Create `again` from a failed job, once. Raises `JobNotChangeable` for one that has not failed or was put back
+        before.
+        """
+        ...
+
+    def failed(self, tenant: str, *, limit: int = 50) -> list[Job]:
+        """The tenant's jobs that ended as `error` and were not put back; newest first."""
+        ...
+
+    def waiting_sessions(self, now: datetime, *, limit: int) -> list[str]:
+        """Sessions that somebody should be working on and nobody is: jobs wait, or a deletion does, and no lease runs.
+
+        One query, whatever the number of sessions; it may be seconds behind.
+        """
+        ...
+
+    def late_uploads(self, now: datetime, *, limit: int) -> list[Job]:
+        """Jobs that still await an upload after their time; one query, it may be seconds behind."""
+        ...
+
+    def remove_session(self, session_id: str, *, before: datetime) -> None:
+        """Remove the session's jobs that are older than that, with their events and places. Safe to repeat."""
+        ...
 
     def finish(self, job: Job, lease: Lease) -> None:
         """The job's end (`done`, `error`, `cancelled`) and `done_seq`, together, guarded by the fence.
@@ -364,9 +447,17 @@ class JobStore(Protocol):
 
     def events_after(self, job_id: str, seq: int) -> list[JobEvent]: ...
 
-    def dead_letter(self, *, object_key: str, reason: str) -> None:
-        """Record an upload that belongs to no job and no session."""
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """Record an upload that could not become a job; the same letter twice is one."""
         ...
+
+    def get_dead_letter(self, letter_id: str) -> DeadLetter | None: ...
+
+    def dead_letters(self, tenant: str | None, *, limit: int = 50) -> list[DeadLetter]:
+        """The letters of the tenant's sessions, or (None) those of no session; newest first."""
+        ...
+
+    def remove_dead_letter(self, letter_id: str) -> None: ...
 
 
 class SessionLock(Protocol):
@@ -388,6 +479,40 @@ class SessionLock(Protocol):
 
     def abandon(self, held: Lease) -> None:
         """Release whatever waits (a hand-over or a failure); does nothing when the lock is no longer ours."""
+        ...
+
+    def seize(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease:
+        """Take the lock whoever holds it, in order to delete the session: no job is accepted any more, and every later
+        holder finds `Lease.deletion`.
+        """
+        ...
+
+    def deletion(self, session_id: str) -> int | None:
+        """The fence under which the session's deletion was asked for, as long as it is not complete."""
+        ...
+
+    def remove(self, held: Lease) -> None:
+        """The lock and the order go with their session. Raises `LockLost`."""
+        ...
+
+    def forget(self, session_id: str) -> None:
+        """Nobody should be working on the session: it does not exist."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOrder:
+    """A session to be drained; `job_id` is accepted before: its content is in S3, but no notification told of it."""
+
+    session_id: str
+    job_id: str | None = None
+
+
+class WorkerCalls(Protocol):
+    """Asks for a worker without waiting for it."""
+
+    def send(self, order: WorkOrder) -> None:
+        """A worker comes soon. Raises `StoreUnavailable`; the sweep then asks again."""
         ...
 
 
@@ -412,10 +537,17 @@ class ObjectStore(Protocol):
 
     def put(self, key: str, body: bytes, *, content_type: str) -> StoredObject: ...
 
-    def head(self, key: str) -> StoredObject | None: ...
+    def head(self, key: str, *, version: str | None = None) -> StoredObject | None: ...
 
-    def download(self, key: str, *, max_bytes: int) -> AbstractContextManager[BinaryIO]:
-        """The object as a seekable file on local disk, removed at the end. Raises `UploadTooLarge` before reading."""
+    def download(self, key: str, *, version: str | None = None, max_bytes: int) -> AbstractContextManager[BinaryIO]:
+        """The object as a seekable file on local disk, removed at the end; exactly that version of it, or the present
+        one where the bucket keeps none. Raises `UploadTooLarge` before reading and `UploadRejected` for one that is
+        gone.
+        """
+        ...
+
+    def remove_all(self, prefix: str, *, before: datetime) -> None:
+        """Remove every version of every object under the prefix that is older than that. Safe to repeat."""
         ...
 
     def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost: ...

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from strata.errors import ConfigurationError, StoreUnavailable
 from strata.model.corpus import SkippedFile
-from strata.model.jobs import JobReport, JobStatus
+from strata.model.jobs import DeadLetter, JobReport, JobStatus
 from strata.storage.aws import aws_client, aws_errors
 from strata.storage.dynamodb.client import Table, to_attributes
 from strata.storage.dynamodb.jobs import DynamoJobStore, capped
@@ -69,10 +69,17 @@ def test_jobs_and_events_expire_and_the_sessions_item_does_not(table: Table) -> 
 
 def test_a_dead_letter_is_kept_with_its_whole_key(table: Table) -> None:
     key = "uploads/" + "ж" * 500
-    DynamoJobStore(table=table, clock=FakeClock()).dead_letter(object_key=key, reason="no session")
-    (letter,) = table.query("pk = :pk", {":pk": "dead_letter"})
-    assert (letter["object_key"], letter["reason"]) == (key, "no session")
-    assert letter["sk"].startswith("2026-11-30T12:00:00.000000+00:00#uploads/ж")
+    clock = FakeClock()
+    store = DynamoJobStore(table=table, clock=clock)
+    letter = DeadLetter(
+        letter_id="letter-1", object_key=key, object_version="v", reason="no session", created_at=clock.now()
+    )
+    for _ in range(3):
+        store.dead_letter(letter)
+    assert store.dead_letters(None) == [letter]
+    assert store.get_dead_letter("letter-1") == letter
+    store.remove_dead_letter("letter-1")
+    assert store.dead_letters(None) == []
 
 
 def test_a_query_reads_every_page(table: Table) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -75,3 +77,27 @@ def test_a_presigned_post_limits_key_type_and_size(objects: S3ObjectStore) -> No
 def test_a_bucket_that_is_not_there_is_a_fault_of_the_settings(s3: Any) -> None:
     with pytest.raises(ConfigurationError, match="S3"):
         S3ObjectStore(client=s3, bucket="no-such-bucket").put(KEY, b"", content_type="text/plain")
+
+
+def test_exactly_the_accepted_version_is_downloaded(objects: S3ObjectStore) -> None:
+    accepted = objects.put(KEY, b"accepted", content_type="text/plain")
+    objects.put(KEY, b"replaced", content_type="text/plain")
+    with objects.download(KEY, version=accepted.version, max_bytes=100) as file:
+        assert file.read() == b"accepted"
+    with objects.download(KEY, max_bytes=100) as file:
+        assert file.read() == b"replaced"
+    with pytest.raises(UploadRejected), objects.download(KEY, version=str(uuid.uuid4()), max_bytes=100):
+        pass
+
+
+def test_every_version_under_a_prefix_is_removed_but_not_what_is_newer_than_the_purge(objects: S3ObjectStore) -> None:
+    for body in (b"1", b"2"):
+        objects.put(KEY, body, content_type="text/plain")
+    neighbour = f"{KEY}-next/door"
+    objects.put(neighbour, b"x", content_type="text/plain")
+    objects.remove_all(KEY, before=datetime(2020, 1, 1, tzinfo=UTC))
+    assert objects.head(KEY) is not None
+    objects.remove_all(f"{KEY}-next/", before=datetime.now(UTC) + timedelta(seconds=5))
+    assert (objects.head(neighbour), objects.head(KEY) is not None) == (None, True)
+    objects.remove_all(KEY, before=datetime.now(UTC) + timedelta(seconds=5))
+    assert "Versions" not in objects.client.list_object_versions(Bucket=objects.bucket)

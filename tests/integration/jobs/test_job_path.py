@@ -126,6 +126,7 @@ def stack(  # noqa: PLR0917 - pytest passes fixtures by name
         "STRATA_BUCKET": bucket,
         "STRATA_JOBS_TABLE": jobs_table,
         "STRATA_CACHE_TABLE": "unused",
+        "STRATA_WORKER_FUNCTION": "not-there",
         "STRATA_EMBEDDER": "hashed",
         "STRATA_MAX_ARCHIVE_BYTES": "100000",
     }

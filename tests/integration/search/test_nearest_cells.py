@@ -79,9 +79,9 @@ def plan_of(database: TestDatabase, session_id: str, statement: Statement) -> st
     with psycopg.connect(database.owner_url) as connection:
         connection.execute("SELECT set_config('strata.tenant', 'acme', true)")
         index = index_statement(session_id)
-        connection.execute(index.text, index.parameters)
+        (index_id,) = connection.execute(index.text, index.parameters).fetchone() or (0,)
         explained = connection.execute(
-            b"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + statement.text.as_bytes(), statement.parameters
+            b"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + statement.text.as_bytes(), statement.on(index_id)
         )
         return "\n".join(line for (line,) in explained.fetchall())
 

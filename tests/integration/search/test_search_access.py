@@ -139,8 +139,8 @@ def run(url: str, session_id: str, caller: Identity, statement: Statement) -> li
             [caller.tenant, json.dumps(caller.principals)],
         )
         index = index_statement(session_id)
-        connection.execute(index.text, index.parameters)
-        return connection.execute(statement.text, statement.parameters).fetchall()
+        (index_id,) = connection.execute(index.text, index.parameters).fetchone() or (0,)
+        return connection.execute(statement.text, statement.on(index_id)).fetchall()
 
 
 def test_row_level_security_hides_the_text_without_the_explicit_filter(
@@ -176,7 +176,7 @@ def test_row_level_security_hides_the_files_without_the_explicit_filter(
 
 LOCAL_SETTINGS = """
     SELECT pg_backend_pid(), current_setting('strata.tenant', true), current_setting('strata.principals', true),
-           current_setting('strata.index_id', true), current_setting('jit'), current_setting('transaction_read_only'),
+           current_setting('jit'), current_setting('transaction_read_only'),
            current_setting('statement_timeout'), (SELECT count(*) FROM pg_prepared_statements)
 """
 

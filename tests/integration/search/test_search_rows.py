@@ -200,7 +200,8 @@ def test_search_writes_nothing_even_if_it_wanted_to(paths: SearchRows) -> None:
 def test_search_repeats_when_a_new_index_went_live_between_its_statements(
     paths: SearchRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stale = Statement(text=sql.Composed([sql.SQL("SELECT set_config('strata.index_id', '77', true)")]), parameters={})
+    stale = Statement(text=sql.Composed([sql.SQL("SELECT 77")]), parameters={})
+    monkeypatch.setattr(paths.search, "_indexes", {})
     answers = [stale, stale]
     monkeypatch.setattr(
         adapter, "index_statement", lambda session_id: answers.pop() if answers else index_statement(session_id)
@@ -208,6 +209,7 @@ def test_search_repeats_when_a_new_index_went_live_between_its_statements(
     assert len(found(paths, Filter())) == len(PATHS)
     assert answers == []
     monkeypatch.setattr(adapter, "index_statement", lambda session_id: stale)
+    paths.search._indexes.clear()
     with pytest.raises(StoreUnavailable):
         found(paths, Filter())
 
@@ -283,9 +285,9 @@ def test_plan_finds_words_by_the_index_stays_in_one_partition_and_reads_texts_of
             [request.question.identity.tenant, json.dumps(request.question.identity.principals)],
         )
         index = index_statement("two")
-        connection.execute(index.text, index.parameters)
+        (index_id,) = connection.execute(index.text, index.parameters).fetchone() or (0,)
         explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) ") + statement.text
-        row = connection.execute(explain, statement.parameters).fetchone()
+        row = connection.execute(explain, statement.on(index_id)).fetchone()
     assert row is not None
     nodes = list(plan_nodes(row[0][0]["Plan"]))
     executed = [node for node in nodes if node["Actual Loops"] > 0 and "Relation Name" in node]

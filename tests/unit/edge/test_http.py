@@ -74,7 +74,7 @@ def test_an_error_has_its_status_and_its_code(error: errors.StrataError, status:
 
 def test_every_error_of_the_tree_has_a_status() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.StrataError)]
-    assert {status_of(kind()) for kind in kinds} == {401, 404, 409, 413, 422, 500, 503}
+    assert {status_of(kind()) for kind in kinds} == {401, 403, 404, 409, 413, 422, 500, 503}
 
 
 @pytest.mark.parametrize("error", [RuntimeError("hunter2"), errors.StrataError("hunter2"), KeyError("hunter2")])

@@ -14,10 +14,13 @@ import pytest
 
 from strata import bootstrap
 from strata.indexing.drift import DriftReporter
+from strata.jobs.controlling import JobControl
 from strata.jobs.events import EventFeed
+from strata.jobs.keeping import SessionKeeper
 from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.reading import JobReader
+from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
 from strata.model.corpus import SkippedFile
 from strata.model.jobs import Counters, JobReport
@@ -29,6 +32,7 @@ from tests.support.job_fakes import (
     FakeObjectStore,
     FakeRunner,
     FakeSessionLock,
+    FakeWorkerCalls,
     job_id,
 )
 from tests.support.lambda_events import ANN, LambdaContext, Reply, call, load_function, rest_event, s3_event
@@ -64,6 +68,8 @@ class Cloud:
     table: FakeJobTable
     objects: FakeObjectStore
     runner: FakeRunner
+    clock: FakeClock
+    calls: FakeWorkerCalls
 
     def open(self, body: object, **event: Any) -> Reply:
         return call(self.snapshot.http, rest_event("POST", "/api/rag/sessions", body=body, **event))
@@ -74,6 +80,24 @@ class Cloud:
 
     def get(self, path: str, **event: Any) -> Reply:
         return call(self.status.http, rest_event("GET", path, **event))
+
+    def obey(self) -> None:
+        """Do what workers were called for."""
+        while self.calls.orders:
+            order = self.calls.orders.pop(0)
+            event = {"strata": {"session_id": order.session_id, "job_id": order.job_id}}
+            self.changes.on_changes(event, LambdaContext())
+
+    def delete(self, session_id: str = "docs", **event: Any) -> Reply:
+        return call(self.snapshot.http, rest_event("DELETE", f"/api/rag/sessions/{session_id}", **event))
+
+    def act(self, job: dict[str, Any] | str, action: str, **event: Any) -> Reply:
+        job_id = job if isinstance(job, str) else job["job_id"]
+        return call(self.status.http, rest_event("POST", f"/api/rag/jobs/{job_id}/{action}", **event))
+
+    def failures(self, **event: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self.get("/api/rag/jobs", query={"status": "failed"}, **event).json
+        return found
 
     def upload(self, key: str, *, version: str = "v1") -> None:
         handler = self.snapshot.on_upload if key.startswith("uploads/") else self.changes.on_changes
@@ -103,17 +127,33 @@ def cloud(modules: tuple[ModuleType, ModuleType, ModuleType], monkeypatch: pytes
         max_inline_bytes=10_000,
         upload_expires_in_s=60,
     )
+    calls = FakeWorkerCalls()
+    keeper = SessionKeeper(
+        sessions=sessions,
+        jobs=jobs,
+        lock=FakeSessionLock(table),
+        objects=objects,
+        calls=calls,
+        clock=clock,
+        lease=timedelta(seconds=60),
+    )
     mailbox = Mailbox(
         sessions=sessions,
         jobs=jobs,
         lock=FakeSessionLock(table),
+        keeper=keeper,
         runner=lambda: runner,
         clock=clock,
         lease=timedelta(seconds=60),
     )
     built = {
         "lifecycle": lifecycle,
-        "upload_worker": UploadWorker(lifecycle=lifecycle, mailbox=mailbox),
+        "upload_worker": UploadWorker(lifecycle=lifecycle, jobs=jobs, mailbox=mailbox, calls=calls),
+        "session_keeper": keeper,
+        "sweep": Sweep(jobs=jobs, objects=objects, calls=calls, clock=clock),
+        "job_control": JobControl(
+            sessions=sessions, jobs=jobs, objects=objects, lifecycle=lifecycle, calls=calls, clock=clock
+        ),
         "job_reader": JobReader(sessions=sessions, jobs=jobs),
         "drift_reporter": DriftReporter(links=FakeLinkReader(sessions)),
         "event_feed": EventFeed(jobs=jobs, sleep=clock.sleep, monotonic=clock.monotonic),
@@ -121,7 +161,7 @@ def cloud(modules: tuple[ModuleType, ModuleType, ModuleType], monkeypatch: pytes
     for name, use_case in built.items():
         monkeypatch.setattr(bootstrap, name, lambda use_case=use_case: use_case)
     snapshot, changes, status = modules
-    return Cloud(snapshot, changes, status, table, objects, runner)
+    return Cloud(snapshot, changes, status, table, objects, runner, clock, calls)
 
 
 def opened(cloud: Cloud, **body: Any) -> dict[str, Any]:
@@ -223,7 +263,9 @@ def test_one_notification_delivered_three_times_is_one_job(cloud: Cloud) -> None
 
 def test_an_upload_for_no_session_is_a_dead_letter(cloud: Cloud) -> None:
     cloud.upload("uploads/nobody/this im + age blah.zip")
-    assert [key for key, _ in cloud.table.dead_letters] == ["uploads/nobody/this im + age blah.zip"]
+    assert [letter.object_key for letter in cloud.table.dead_letters.values()] == [
+        "uploads/nobody/this im + age blah.zip"
+    ]
 
 
 def test_a_foreign_upload_is_worked_under_its_true_name(cloud: Cloud) -> None:
@@ -253,13 +295,11 @@ def test_a_test_event_of_s3_is_passed_over(cloud: Cloud) -> None:
         assert handler({"Service": "Amazon S3", "Event": "s3:TestEvent"}, LambdaContext()) is None
 
 
-def test_a_worker_out_of_time_asks_for_another_delivery(cloud: Cloud) -> None:
-    from strata.errors import HandedOver
-
+def test_a_worker_out_of_time_calls_the_next_one(cloud: Cloud) -> None:
     answer = opened(cloud)
-    with pytest.raises(HandedOver):
-        cloud.snapshot.on_upload(s3_event(answer["upload"]["key"]), replace(LambdaContext(), remaining_ms=1_000))
-    cloud.upload(answer["upload"]["key"])
+    cloud.snapshot.on_upload(s3_event(answer["upload"]["key"]), replace(LambdaContext(), remaining_ms=1_000))
+    assert cloud.get(answer["job"]["links"]["self"]).json["status"] == "queued"
+    cloud.obey()
     assert cloud.get(answer["job"]["links"]["self"]).json["status"] == "done"
 
 
@@ -488,8 +528,15 @@ def test_the_documents_declare_what_the_routes_answer(cloud: Cloud) -> None:
     always = {"401", "422", "500", "503"}
     assert declared == {
         ("Strata: snapshots", "post", "/api/rag/sessions"): {"200", "201", "409", "413"} | always,
+        ("Strata: snapshots", "patch", "/api/rag/sessions/{session_id}"): {"200", "404"} | always,
+        ("Strata: snapshots", "delete", "/api/rag/sessions/{session_id}"): {"204", "404"} | always,
+        ("Strata: snapshots", "post", "/internal/rag/index/snapshot"): {"200", "202", "403", "409", "413"} | always,
         ("Strata: changes", "post", "/api/rag/sessions/{session_id}/changes"): {"202", "404", "409", "413"} | always,
         ("Strata: changes", "post", "/api/rag/sessions/{session_id}/rollback"): {"202", "404"} | always,
+        ("Strata: changes", "post", "/internal/rag/index/changes"): {"200", "202", "403", "404", "409", "413"} | always,
+        ("Strata: jobs", "get", "/api/rag/jobs"): {"200"} | always,
+        ("Strata: jobs", "post", "/api/rag/jobs/{job_id}/cancel"): {"202", "404", "409"} | always,
+        ("Strata: jobs", "post", "/api/rag/jobs/{job_id}/retry"): {"202", "404", "409"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions"): {"200"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/jobs"): {"200", "404"} | always,
@@ -499,3 +546,260 @@ def test_the_documents_declare_what_the_routes_answer(cloud: Cloud) -> None:
     }
     for module in (cloud.snapshot, cloud.changes, cloud.status):
         assert "HTTPValidationError" not in json.dumps(module.app.openapi())
+
+
+# --- the sweep ------------------------------------------------------------------------------------------------------
+
+
+def test_the_sweep_calls_a_worker_where_work_waits_and_nobody_is_at_it(cloud: Cloud) -> None:
+    opened(cloud)
+    job = cloud.change({"changes": [{"op": "delete", "path": "a"}]}).json["job"]
+    nothing = {"sessions": 0, "found_uploads": 0, "expired": 0, "failures": 0}
+    assert cloud.changes.sweep({}, None) == nothing  # its notification is still on its way
+    cloud.clock.sleep(60)
+    assert cloud.changes.sweep({}, None) == nothing | {"sessions": 1}
+    cloud.obey()
+    assert cloud.get(job["links"]["self"]).json["status"] == "done"
+    assert cloud.changes.sweep({}, None) == nothing
+
+
+def test_an_upload_that_never_came_expires_with_a_terminal_event_and_blocks_nobody(cloud: Cloud) -> None:
+    job = opened(cloud)["job"]
+    changed = cloud.change({"changes": [{"op": "delete", "path": "a"}]}).json["job"]
+    cloud.upload(f"changes/docs/{changed['job_id']}.jsonl")
+    assert cloud.get(changed["links"]["self"]).json["status"] == "done"
+    cloud.clock.sleep(60 + 15 * 60 - 1)
+    assert cloud.changes.sweep({}, None)["expired"] == 0
+    cloud.clock.sleep(2)
+    assert cloud.changes.sweep({}, None)["expired"] == 1
+    ended = cloud.get(job["links"]["self"]).json
+    assert (ended["status"], ended["error"]["code"], ended["seq"]) == ("expired", "upload_expired", None)
+    assert "event: terminal" in cloud.get(job["links"]["events"], query={"wait_s": "0"}).body
+    assert cloud.changes.sweep({}, None)["expired"] == 0
+
+
+def test_an_upload_whose_notification_was_lost_is_found(cloud: Cloud) -> None:
+    answer = opened(cloud)
+    cloud.objects.objects[answer["upload"]["key"]] = b"x"
+    cloud.clock.sleep(3_600)
+    assert cloud.changes.sweep({}, None)["found_uploads"] == 1
+    cloud.obey()
+    assert cloud.get(answer["job"]["links"]["self"]).json["status"] == "done"
+
+
+def test_a_worker_that_can_not_be_called_is_called_by_the_next_sweep(cloud: Cloud) -> None:
+    from strata.errors import StoreUnavailable
+
+    opened(cloud)
+    cloud.change({"changes": [{"op": "delete", "path": "a"}]})
+    cloud.clock.sleep(60)
+    cloud.calls.error = StoreUnavailable()
+    assert cloud.changes.sweep({}, None)["failures"] == 1
+    cloud.calls.error = None
+    assert cloud.changes.sweep({}, None)["sessions"] == 1
+
+
+# --- cancel, failures, retry ----------------------------------------------------------------------------------------
+
+
+def test_a_waiting_job_is_cancelled_at_once_and_the_next_one_is_worked(cloud: Cloud) -> None:
+    awaiting = opened(cloud)["job"]
+    first, second = (cloud.change({"changes": [{"op": "delete", "path": "a"}]}).json["job"] for _ in range(2))
+    for job in (awaiting, first):
+        reply = cloud.act(job, "cancel")
+        assert (reply.status, reply.json["job"]["status"]) == (202, "cancelled")
+    cloud.upload(f"changes/docs/{second['job_id']}.jsonl")
+    assert [found for found, _ in cloud.runner.ran] == [second["job_id"]]
+    assert cloud.get(second["links"]["self"]).json["status"] == "done"
+    assert cloud.get(first["links"]["events"], query={"wait_s": "0"}).body.count("event: terminal") == 1
+
+
+def test_a_running_job_is_cancelled_before_its_commit(cloud: Cloud) -> None:
+    from strata.jobs.running import Progress
+
+    answer = opened(cloud)
+
+    def cancelled(found: Any, _lease: Any, progress: Any) -> JobReport:
+        reply = cloud.act(found.job_id, "cancel")
+        assert (reply.status, reply.json["job"]["status"]) == (202, "running")
+        progress(Progress(phase="committing"))
+        return pytest.fail("it went on to its commit")
+
+    cloud.runner.work = cancelled
+    cloud.upload(answer["upload"]["key"])
+    assert cloud.get(answer["job"]["links"]["self"]).json["status"] == "cancelled"
+
+
+def test_a_job_that_is_being_committed_can_not_be_cancelled(cloud: Cloud) -> None:
+    from strata.jobs.running import Progress
+
+    answer = opened(cloud)
+
+    def late(found: Any, _lease: Any, progress: Any) -> JobReport:
+        progress(Progress(phase="committing"))
+        reply = cloud.act(found.job_id, "cancel")
+        assert (reply.status, reply.error_code) == (409, "job_not_changeable")
+        return REPORT
+
+    cloud.runner.work = late
+    cloud.upload(answer["upload"]["key"])
+    assert cloud.get(answer["job"]["links"]["self"]).json["status"] == "done"
+    assert cloud.act(answer["job"], "cancel").status == 409
+
+
+def failed_job(cloud: Cloud) -> dict[str, Any]:
+    from strata.errors import CorruptArchive
+
+    def broken(*_: object) -> JobReport:
+        raise CorruptArchive("The archive ends too early.")
+
+    cloud.runner.work = broken
+    answer = opened(cloud)
+    cloud.objects.objects[answer["upload"]["key"]] = b"x"
+    cloud.upload(answer["upload"]["key"])
+    cloud.runner.work = lambda *_: REPORT
+    job: dict[str, Any] = answer["job"]
+    return job
+
+
+def test_a_failed_job_is_listed_and_put_back_once(cloud: Cloud) -> None:
+    job = failed_job(cloud)
+    (listed,) = cloud.failures()["jobs"]
+    assert (listed["job_id"], listed["error"]["code"]) == (job["job_id"], "corrupt_archive")
+    again = cloud.act(job, "retry").json["job"]
+    assert (again["status"], again["seq"]) == ("queued", 2)
+    assert again["job_id"] != job["job_id"]
+    cloud.obey()
+    assert cloud.get(again["links"]["self"]).json["status"] == "done"
+    assert cloud.failures() == {"jobs": [], "dead_letters": []}
+    for done in (job, again):
+        assert (cloud.act(done, "retry").status, cloud.act(done, "retry").error_code) == (409, "job_not_changeable")
+
+
+def test_a_failed_job_whose_upload_is_gone_can_not_be_put_back(cloud: Cloud) -> None:
+    job = failed_job(cloud)
+    cloud.objects.objects.clear()
+    assert (cloud.act(job, "retry").status, cloud.act(job, "retry").error_code) == (409, "upload_gone")
+
+
+def test_a_dead_letter_is_put_back_once_there_is_a_session(cloud: Cloud) -> None:
+    key = "uploads/docs/this im + age blah.zip"
+    cloud.objects.objects[key] = b"x"
+    for _ in range(3):
+        cloud.upload(key)
+    (letter,) = cloud.failures()["dead_letters"]
+    assert (letter["object_key"], letter["session_id"]) == (key, None)
+    assert cloud.failures(claims=BOB)["dead_letters"] == []  # of no session: for internal callers only
+    assert cloud.act(letter["id"], "retry").status == 404
+    opened(cloud)
+    job = cloud.act(letter["id"], "retry").json["job"]
+    cloud.obey()
+    assert cloud.get(job["links"]["self"]).json["status"] == "done"
+    assert cloud.failures()["dead_letters"] == []
+
+
+@pytest.mark.parametrize("action", ["cancel", "retry"])
+@pytest.mark.parametrize(("claims", "status"), [(BOB, 404), (EVE, 404), (OTHER_ANN, 404), (None, 401)])
+def test_only_the_owner_acts_on_a_job(cloud: Cloud, action: str, claims: Any, status: int) -> None:
+    job = failed_job(cloud)
+    assert cloud.act(job, action, claims=claims).status == status
+    if claims in (EVE, OTHER_ANN):
+        assert cloud.failures(claims=claims) == {"jobs": [], "dead_letters": []}
+
+
+# --- sessions -------------------------------------------------------------------------------------------------------
+
+
+def test_readers_change_at_once(cloud: Cloud) -> None:
+    opened(cloud)
+    path = "/api/rag/sessions/docs"
+    assert cloud.get(path, claims=EVE).status == 404
+    reply = call(cloud.snapshot.http, rest_event("PATCH", path, body={"readers": ["user:eve", "user:eve"]}))
+    assert (reply.status, reply.json["readers"]) == (200, ["user:eve"])
+    assert (cloud.get(path, claims=EVE).status, cloud.get(path, claims=BOB).status) == (200, 404)
+    for claims, status in ((EVE, 404), (BOB, 404), (None, 401)):
+        assert (
+            call(cloud.snapshot.http, rest_event("PATCH", path, body={"readers": []}, claims=claims)).status == status
+        )
+    assert call(cloud.snapshot.http, rest_event("PATCH", path, body={"readers": ["eve"]})).status == 422
+
+
+def test_a_deleted_session_is_gone_at_once_and_its_name_is_free_after_the_purge(cloud: Cloud) -> None:
+    answer = opened(cloud)
+    cloud.objects.objects[answer["upload"]["key"]] = b"x"
+    cloud.upload(answer["upload"]["key"])
+    waiting = cloud.change({"changes": [{"op": "delete", "path": "a"}]}).json["job"]
+    for claims, status in ((BOB, 404), (EVE, 404), (None, 401)):
+        assert cloud.delete(claims=claims).status == status
+    reply = cloud.delete()
+    assert (reply.status, reply.body) == (204, "")
+    for path in ("/api/rag/sessions/docs", answer["job"]["links"]["self"], waiting["links"]["events"]):
+        assert cloud.get(path).status == 404
+    assert cloud.delete().status == 404
+    refused = cloud.open({"session_id": "docs"})
+    assert (refused.status, refused.error_code) == (409, "session_name_taken")
+    cloud.clock.sleep(1)
+    cloud.obey()
+    assert (cloud.objects.objects, cloud.table.jobs, cloud.table.sessions) == ({}, {}, {})
+    assert cloud.open({"session_id": "docs"}).status == 201
+    cloud.upload(cloud.open({"session_id": "docs"}).json["upload"]["key"])
+    assert len(cloud.runner.ran) == 2  # the waiting job of the old session was never worked
+
+
+def test_a_running_job_ends_with_its_session(cloud: Cloud) -> None:
+    from strata.jobs.running import Progress
+
+    answer = opened(cloud)
+
+    def deleted(_found: Any, _lease: Any, progress: Any) -> JobReport:
+        cloud.clock.sleep(1)
+        assert cloud.delete().status == 204
+        cloud.obey()
+        progress(Progress(phase="committing"))
+        return pytest.fail("it went on to its commit")
+
+    cloud.runner.work = deleted
+    cloud.upload(answer["upload"]["key"])
+    assert (cloud.table.jobs, cloud.table.sessions) == ({}, {})
+    assert cloud.get("/api/rag/sessions/docs").status == 404
+
+
+# --- other services -------------------------------------------------------------------------------------------------
+
+
+def test_a_service_sends_files_and_gets_the_final_counters(cloud: Cloud) -> None:
+    put = cloud.objects.put
+
+    def put_and_notify(key: str, body: bytes, *, content_type: str) -> Any:
+        stored = put(key, body, content_type=content_type)
+        cloud.upload(key, version=stored.version or "")
+        return stored
+
+    cloud.objects.put = put_and_notify  # type: ignore[method-assign]
+    body = {"session_id": "docs", "files": [{"path": "a.md", "content": "# A"}]}
+    reply = call(cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body))
+    assert (reply.status, reply.json["job"]["status"], reply.json["job"]["counters"]) == (200, "done", COUNTERS)
+    changes = {"session_id": "docs", "changes": [{"op": "delete", "path": "a.md"}]}
+    reply = call(cloud.changes.http, rest_event("POST", "/internal/rag/index/changes", body=changes))
+    assert (reply.status, reply.json["job"]["status"], reply.json["job"]["kind"]) == (200, "done", "changes")
+
+
+def test_a_services_job_that_takes_longer_is_answered_as_it_is(cloud: Cloud) -> None:
+    body = {"session_id": "docs", "files": [{"path": "a.md", "content": "# A"}]}
+    reply = call(cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body))
+    assert (reply.status, reply.json["job"]["status"]) == (202, "queued")
+
+
+@pytest.mark.parametrize(("claims", "status"), [(BOB, 403), (None, 401)])
+def test_internal_routes_are_for_services(cloud: Cloud, claims: Any, status: int) -> None:
+    body = {"session_id": "docs", "files": [{"path": "a.md", "content": "# A"}]}
+    assert (
+        call(cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body, claims=claims)).status
+        == status
+    )
+    changes = {"session_id": "docs", "changes": [{"op": "delete", "path": "a.md"}]}
+    assert (
+        call(cloud.changes.http, rest_event("POST", "/internal/rag/index/changes", body=changes, claims=claims)).status
+        == status
+    )
+    assert cloud.table.jobs == {}

@@ -346,7 +346,7 @@ def test_rows_come_with_every_ranking_field() -> None:
     assert set(found["rows"][0]) == {
         *("path", "layer", "title", "content", "metadata", "span_start", "span_end", "score", "dense_rank", "distance"),
         *("lexical_rank", "bm25", "prefer_bonus", "test_penalty", "layer_rank", "blob_sha", "chunk_id"),
-        *("exact_rank", "also", "explain"),
+        *("exact_rank", "structural_rank", "also", "explain"),
     }
 
 

@@ -346,6 +346,8 @@ def test_report_54_a_file_of_250_sections_in_batches(index: Index) -> None:
     assert (rows(), len(index.embedder.texts)) == (250, first)
     index.snapshot({"a.md": content(" changed")})
     assert rows() == 250
+    assert [text for text in index.embedder.texts[first:] if "Text 7 changed" not in text] == []
+    assert len(index.embedder.texts) == first + 1
 
 
 @pytest.mark.parametrize("name", ["../../x.md", "/abs.md", "C:\\x.md", "a/../../b.md"])

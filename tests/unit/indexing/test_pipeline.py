@@ -592,7 +592,7 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     made = replace(made, reindex=True)
 
     def until_two_are_filled(progress: Progress) -> None:
-        if progress.phase == "committing" and progress.done_files == 2:
+        if progress.phase == "filling" and progress.done_files == 2:
             raise LockLost
 
     with pytest.raises(LockLost):

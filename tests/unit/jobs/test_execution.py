@@ -7,9 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from strata.errors import CorruptArchive, HandedOver, JobNotChangeable, SessionBusy
+from strata.errors import (
+    CorruptArchive,
+    HandedOver,
+    JobCancelled,
+    JobNotChangeable,
+    SessionBusy,
+    SessionNotFound,
+    StaleFence,
+)
 from strata.jobs.dispatch import Dispatcher
 from strata.jobs.execution import JobExecution
+from strata.jobs.keeping import SessionKeeper
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
@@ -24,6 +33,7 @@ from tests.support.job_fakes import (
     FakeObjectStore,
     FakeRunner,
     FakeSessionLock,
+    FakeWorkerCalls,
     job,
     job_id,
 )
@@ -89,6 +99,15 @@ class Works:
             dimension=256,
             pipeline_version="1",
         )
+        self.keeper = SessionKeeper(
+            sessions=self.sessions,
+            jobs=self.jobs,
+            lock=self.lock,
+            objects=self.objects,
+            calls=FakeWorkerCalls(),
+            clock=self.clock,
+            lease=timedelta(seconds=60),
+        )
         retry = RetryPolicy(sleep=self.clock.sleep, draw=lambda: 1.0)
         self.dispatcher = Dispatcher(
             sessions=self.sessions,
@@ -103,6 +122,7 @@ class Works:
             sessions=self.sessions,
             jobs=self.jobs,
             lock=self.lock,
+            keeper=self.keeper,
             runner=lambda: self.runner,
             clock=self.clock,
             lease=timedelta(seconds=60),
@@ -354,3 +374,36 @@ def test_the_end_of_an_execution_whose_job_is_over_changes_nothing(works: Works)
     works.execution.ended(job_id(1), "FAILED", owner="rule", remaining_s=plenty)
     works.execution.ended("job-unknown", "FAILED", owner="rule", remaining_s=plenty)
     assert works.job(1).status is JobStatus.DONE
+
+
+# --- cancelled and deleted -----------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_cancelled_while_it_is_prepared_ends_as_cancelled(works: Works) -> None:
+    works.accept(1, reindex=True)
+    works.execution.plan(job_id(1), plenty)
+    works.jobs.cancel(job_id(1))
+    with pytest.raises(JobCancelled):
+        works.execution.prepare(job_id(1), "batch-0", plenty)
+    works.execution.fail(job_id(1), "States.ExceedToleratedFailureThreshold", "")
+    works.execution.release(SESSION, job_id(1), owner="last", remaining_s=plenty)
+    assert (works.job(1).status, works.job(1).error_code) == (JobStatus.CANCELLED, None)
+    assert works.lock_is_free
+
+
+def test_a_session_that_is_deleted_meanwhile_ends_its_execution_and_is_purged(works: Works) -> None:
+    works.accept(1, reindex=True)
+    works.execution.plan(job_id(1), plenty)
+    works.keeper.delete(identity("ann"), SESSION)
+    with pytest.raises(SessionNotFound):
+        works.execution.fill(job_id(1), plenty)
+    works.execution.release(SESSION, job_id(1), owner="last", remaining_s=plenty)
+    assert works.sessions.get(SESSION) is None
+    assert works.objects.objects == {}
+
+
+def test_a_holder_that_was_paused_commits_nothing_after_a_state_of_an_execution(works: Works) -> None:
+    works.accept(1, reindex=True)
+    works.execution.plan(job_id(1), plenty)
+    with pytest.raises(StaleFence):
+        works.sessions.claim(SESSION, 1)

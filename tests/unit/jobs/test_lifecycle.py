@@ -258,9 +258,9 @@ def test_what_belongs_nowhere_is_a_dead_letter(desk: Desk, key: str, reason: str
     desk.jobs.create(job(job_id(2)))
     desk.jobs.reject(replace(job(job_id(2)), status=JobStatus.EXPIRED))
     assert desk.lifecycle.accept_upload(UploadedObject(key=key, size_bytes=1, version="v")) is None
-    ((letter_key, letter_reason),) = desk.table.dead_letters
-    assert letter_key == key
-    assert reason in letter_reason
+    (letter,) = desk.table.dead_letters.values()
+    assert (letter.object_key, letter.object_version) == (key, "v")
+    assert reason in letter.reason
     assert desk.table.places == {}
 
 

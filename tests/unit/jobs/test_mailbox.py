@@ -18,6 +18,7 @@ from strata.errors import (
     StoreUnavailable,
     UploadTooLarge,
 )
+from strata.jobs.keeping import SessionKeeper
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import Progress, ReportProgress
@@ -29,8 +30,10 @@ from tests.support.job_fakes import (
     FakeClock,
     FakeJobStore,
     FakeJobTable,
+    FakeObjectStore,
     FakeRunner,
     FakeSessionLock,
+    FakeWorkerCalls,
     job,
     job_id,
 )
@@ -62,6 +65,17 @@ class Office:
             dimension=256,
             pipeline_version="1",
         )
+        self.objects = FakeObjectStore()
+        self.calls = FakeWorkerCalls()
+        self.keeper = SessionKeeper(
+            sessions=self.sessions,
+            jobs=self.jobs,
+            lock=self.lock,
+            objects=self.objects,
+            calls=self.calls,
+            clock=self.clock,
+            lease=timedelta(seconds=60),
+        )
         self.owners = 0
 
     def mailbox(self, runner: FakeRunner | None = None, **changed: Any) -> Mailbox:
@@ -69,6 +83,7 @@ class Office:
             "sessions": self.sessions,
             "jobs": self.jobs,
             "lock": self.lock,
+            "keeper": self.keeper,
             "runner": lambda: runner or self.runner,
             "clock": self.clock,
             "lease": timedelta(seconds=60),

@@ -5,6 +5,7 @@ from typing import Any
 
 from strata.jobs.naming import UploadedObject
 from strata.jobs.worker import UploadWorker
+from tests.support.job_fakes import FakeJobStore, FakeWorkerCalls
 
 
 @dataclass
@@ -24,6 +25,11 @@ class Recorder:
 def test_everything_is_accepted_before_each_session_is_drained_once() -> None:
     recorder = Recorder()
     keys = ["uploads/a/1.zip", "elsewhere", "uploads/b/2.zip", "uploads/a/3.zip"]
-    worker = UploadWorker(lifecycle=recorder, mailbox=recorder)  # type: ignore[arg-type]
+    worker = UploadWorker(
+        lifecycle=recorder,  # type: ignore[arg-type]
+        jobs=FakeJobStore(),
+        mailbox=recorder,  # type: ignore[arg-type]
+        calls=FakeWorkerCalls(),
+    )
     worker.work([UploadedObject(key=key, size_bytes=1) for key in keys], owner="x", remaining_s=lambda: 900.0)
     assert recorder.calls == [*(("accept", key) for key in keys), ("drain", "a"), ("drain", "b")]

@@ -34,6 +34,6 @@ def test_every_section_reads_its_variables() -> None:
 def test_all_faults_are_named_at_once_and_no_value_is_shown() -> None:
     with pytest.raises(ConfigurationError) as refused:
         load_settings({"STRATA_BUCKET": "b", "STRATA_LEASE_S": "s3cret", "STRATA_MAX_ENTRIES": "many"})
-    for variable in ("STRATA_DATABASE_URL", "STRATA_JOBS_TABLE", "STRATA_LEASE_S", "STRATA_MAX_ENTRIES"):
+    for variable in ("STRATA_CACHE_TABLE", "STRATA_JOBS_TABLE", "STRATA_LEASE_S", "STRATA_MAX_ENTRIES"):
         assert variable in refused.value.message
     assert "s3cret" not in refused.value.message

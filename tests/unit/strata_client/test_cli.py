@@ -98,6 +98,10 @@ def nowhere() -> str:
         pytest.param(["jobs"], lambda value: len(value) == 1, id="jobs of all sessions"),
         pytest.param(["jobs", "-s", "shop"], lambda value: value[0]["chunks"] == 7, id="jobs of one session"),
         pytest.param(["jobs", "job-1"], lambda value: value["status"] == "done", id="one job"),
+        pytest.param(["jobs", "--failed"], lambda value: value["dead_letters"][0]["id"] == "letter-1", id="failures"),
+        pytest.param(["jobs", "cancel", "job-1"], lambda value: value["status"] == "cancelled", id="cancel"),
+        pytest.param(["jobs", "retry", "job-1"], lambda value: value["status"] == "queued", id="retry"),
+        pytest.param(["sessions", "delete", "shop", "--yes"], lambda value: value["deleted"], id="delete a session"),
         pytest.param(["drift", "-s", "shop"], lambda value: value["drift"][0]["name"] == "shop.Gone", id="drift"),
         pytest.param(["search", "retry", "-s", "shop"], lambda value: len(value["rows"]) == 1, id="search"),
         pytest.param(
@@ -114,6 +118,25 @@ def test_json_is_the_only_thing_on_stdout(
 
     assert outcome.status == 0, outcome.err
     assert expected(outcome.json)
+
+
+def test_a_session_is_not_deleted_by_a_slip(run: Run, api: FakeApi) -> None:
+    outcome = run("sessions", "delete", "shop", "--api", api.url)
+    assert (outcome.status, api.requests) == (2, [])
+    assert "--yes" in outcome.err
+
+
+def test_a_job_that_ended_otherwise_is_no_success_of_cancel(run: Run, api: FakeApi) -> None:
+    api.on("POST", "/api/rag/jobs/job-1/cancel", json_reply({"job": job_view("running")}, 202))
+    outcome = run("jobs", "cancel", "job-1", "--api", api.url)
+    assert outcome.status == 1
+    assert "ended as `done`" in outcome.err
+
+
+def test_failures_are_told_with_their_reasons(run: Run, api: FakeApi) -> None:
+    outcome = run("jobs", "--failed", "--api", api.url)
+    assert outcome.status == 0
+    assert "There is no such session." in " ".join(outcome.out.split())
 
 
 def test_index_sends_the_folder_and_says_what_became_of_it(run: Run, api: FakeApi, folder: Path) -> None:

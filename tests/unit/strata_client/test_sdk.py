@@ -77,6 +77,11 @@ def test_every_call_reads_its_answer(client: StrataClient) -> None:
     assert client.changes("shop", [{"op": "delete", "path": "a.md"}])["status"] == "queued"
     assert client.retrieve("shop", "retry")["rows"][0]["path"] == "src/retry.py"
     assert client.create_session("shop")["job"]["status"] == "awaiting_upload"
+    assert client.set_readers("shop", ["group:writers"])["session_id"] == "shop"
+    assert client.failures()["dead_letters"][0]["id"] == "letter-1"
+    assert client.cancel_job("job-1")["status"] == "cancelled"
+    assert client.retry_job("job-1")["status"] == "queued"
+    client.delete_session("shop")
 
 
 def test_a_request_says_only_what_it_was_told(api: FakeApi, client: StrataClient) -> None:

@@ -27,6 +27,8 @@ def test_every_sample_event_is_one_that_the_template_sends(path: Path) -> None:
         assert any(unquote_plus(described["key"]).startswith(prefix) for prefix in prefixes)
         assert described["versionId"]
         assert described["sequencer"]
+    elif event.get("source") == "aws.scheduler":
+        assert any(each.every_s for each in STACK.functions.values())
     elif "detail" in event:
         rules = [rule for each in STACK.functions.values() for rule in each.execution_rules]
         assert any(event["detail"]["status"] in rule.statuses for rule in rules)
@@ -52,6 +54,8 @@ def test_every_function_has_a_sample_event() -> None:
                 for trigger in each.triggers
                 if key.startswith(trigger.prefix)
             }
+        elif event.get("source") == "aws.scheduler":
+            functions |= {name for name, each in STACK.functions.items() if each.every_s}
         elif "detail" in event:
             functions |= {name for name, each in STACK.functions.items() if each.execution_rules}
         elif "job_id" in event:

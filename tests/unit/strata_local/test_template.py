@@ -25,6 +25,7 @@ FUNCTIONS = {
     "IndexSnapshotWorker": ("functions/index_snapshot", "app.on_upload"),
     "IndexChangesApi": ("functions/index_changes", "app.http"),
     "IndexChangesWorker": ("functions/index_changes", "app.on_changes"),
+    "Sweep": ("functions/index_changes", "app.sweep"),
     "JobStatus": ("functions/job_status", "app.http"),
     "Query": ("functions/query", "app.app"),
     "ReindexPlan": ("functions/index_snapshot", "app.plan"),
@@ -39,8 +40,15 @@ ROUTES = {
     ("POST", "/api/rag/sessions"): "IndexSnapshotApi",
     ("GET", "/api/rag/sessions"): "JobStatus",
     ("GET", "/api/rag/sessions/{session_id}"): "JobStatus",
+    ("PATCH", "/api/rag/sessions/{session_id}"): "IndexSnapshotApi",
+    ("DELETE", "/api/rag/sessions/{session_id}"): "IndexSnapshotApi",
     ("POST", "/api/rag/sessions/{session_id}/changes"): "IndexChangesApi",
     ("POST", "/api/rag/sessions/{session_id}/rollback"): "IndexChangesApi",
+    ("POST", "/internal/rag/index/snapshot"): "IndexSnapshotApi",
+    ("POST", "/internal/rag/index/changes"): "IndexChangesApi",
+    ("GET", "/api/rag/jobs"): "JobStatus",
+    ("POST", "/api/rag/jobs/{job_id}/cancel"): "JobStatus",
+    ("POST", "/api/rag/jobs/{job_id}/retry"): "JobStatus",
     ("GET", "/api/rag/sessions/{session_id}/jobs"): "JobStatus",
     ("GET", "/api/rag/sessions/{session_id}/drift"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}"): "JobStatus",
@@ -100,7 +108,8 @@ class TestOurTemplate:
         }
 
     def test_only_the_query_function_reads_as_the_restricted_role(self, stack: Stack) -> None:
-        urls = {name: function.environment["STRATA_DATABASE_URL"] for name, function in stack.functions.items()}
+        urls = {name: function.environment.get("STRATA_DATABASE_URL") for name, function in stack.functions.items()}
+        assert urls.pop("Sweep") is None  # it runs every minute: a paused database must stay paused
         assert urls.pop("Query") == PARAMETERS["QueryDatabaseUrl"]
         assert set(urls.values()) == {PARAMETERS["IndexDatabaseUrl"]}
 
@@ -117,9 +126,17 @@ class TestOurTemplate:
 
     def test_the_jobs_table_lists_a_sessions_jobs_by_time(self, stack: Stack) -> None:
         (jobs,) = [table for table in stack.tables if "GlobalSecondaryIndexes" in table.definition]
-        (index,) = jobs.definition["GlobalSecondaryIndexes"]
-        assert index["IndexName"] == "by_session"
-        assert [key["AttributeName"] for key in index["KeySchema"]] == ["session_id", "created_at"]
+        keys = {
+            index["IndexName"]: [key["AttributeName"] for key in index["KeySchema"]]
+            for index in jobs.definition["GlobalSecondaryIndexes"]
+        }
+        assert keys == {"by_session": ["session_id", "created_at"], "by_list": ["list_name", "list_at_ms"]}
+
+    def test_the_sweep_comes_every_minute_and_knows_whom_to_call(self, stack: Stack) -> None:
+        scheduled = {name: function.every_s for name, function in stack.functions.items() if function.every_s}
+        assert scheduled == {"Sweep": (60.0,)}
+        for name in ("Sweep", "JobStatus", "IndexSnapshotApi"):
+            assert stack.functions[name].environment["STRATA_WORKER_FUNCTION"] == "IndexChangesWorker"
 
     def test_the_databases_urls_have_no_default_and_are_not_shown(self) -> None:
         assert {name for name, default in parameters_of(TEMPLATE).items() if default is None} == set(PARAMETERS)

@@ -319,6 +319,7 @@ class RowView(View):
     test_penalty: int
     layer_rank: int
     exact_rank: int | None
+    structural_rank: int | None
     also: list[AlsoView]
     blob_sha: str
     chunk_id: int
@@ -343,6 +344,7 @@ class RowView(View):
             test_penalty=candidate.test_penalty,
             layer_rank=candidate.layer_rank,
             exact_rank=candidate.exact_rank,
+            structural_rank=candidate.structural_rank,
             also=[AlsoView(layer=also.layer, path=also.path, lines=_lines(also.span)) for also in candidate.also],
             blob_sha=candidate.blob_sha,
             chunk_id=candidate.chunk_id,

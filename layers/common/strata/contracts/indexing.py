@@ -149,6 +149,12 @@ class SessionOpened(View):
         return cls(session=SessionView.of(opened.session), job=JobView.of(opened.job), upload=upload)
 
 
+class SetReaders(Request):
+    """Who reads the session besides its owner, from now on."""
+
+    readers: Annotated[list[PrincipalText], Field(max_length=MAX_PRINCIPALS)]
+
+
 class PostChanges(Request):
     """Changes, applied in their order; the last one of a path counts."""
 
@@ -163,4 +169,28 @@ class ChangesAccepted(View):
 
 
 class RollBackAccepted(View):
+    job: JobView
+
+
+class IndexSnapshot(Request):
+    """A snapshot in the body of another service's request."""
+
+    session_id: Annotated[str, StringConstraints(pattern=SESSION_ID)]
+    project_id: Annotated[str, StringConstraints(pattern=SESSION_ID)] | None = None
+    readers: Annotated[list[PrincipalText], Field(max_length=MAX_PRINCIPALS)] = []
+    files: Annotated[list[FileLine], Field(min_length=1, max_length=MAX_FILES)]
+
+    def lines(self) -> bytes:
+        return json_lines(self.files)
+
+
+class IndexChanges(PostChanges):
+    """Changes in the body of another service's request."""
+
+    session_id: Annotated[str, StringConstraints(pattern=SESSION_ID)]
+
+
+class Indexed(View):
+    """The job of a service's request: at its end if that came soon, else as it is now."""
+
     job: JobView

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict
 
 from strata.model.access import Session
-from strata.model.jobs import Job, JobKind, JobStatus
+from strata.model.jobs import DeadLetter, Job, JobKind, JobStatus
 
 
 class View(BaseModel):
@@ -118,3 +118,34 @@ class JobView(View):
 
 class JobList(View):
     jobs: list[JobView]
+
+
+class DeadLetterView(View):
+    """An upload that could not become a job, and why; `session_id` is null where there is no such session."""
+
+    id: str
+    session_id: str | None
+    object_key: str
+    reason: str
+    created_at: datetime
+
+    @classmethod
+    def of(cls, letter: DeadLetter) -> DeadLetterView:
+        return cls(
+            id=letter.letter_id,
+            session_id=letter.session_id,
+            object_key=letter.object_key,
+            reason=letter.reason,
+            created_at=letter.created_at,
+        )
+
+
+class FailureList(View):
+    """Both newest first. Each can be put back by its id."""
+
+    jobs: list[JobView]
+    dead_letters: list[DeadLetterView]
+
+
+class JobChanged(View):
+    job: JobView

@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from strata import __version__
 from strata.errors import (
     Conflict,
+    Forbidden,
     InvalidRequest,
     NotFound,
     RouteNotFound,
@@ -37,6 +38,7 @@ _MAX_MESSAGE_CHARACTERS = 500
 
 _STATUSES: tuple[tuple[type[StrataError], int], ...] = (
     (Unauthenticated, 401),
+    (Forbidden, 403),
     (NotFound, 404),
     (Conflict, 409),
     (UploadTooLarge, 413),
@@ -67,6 +69,7 @@ class ErrorBody(BaseModel):
 
 _DESCRIPTIONS = {
     401: "The request carries no valid token.",
+    403: "The caller's token lacks the scope that this route asks for.",
     404: "There is no such thing, or the caller may not read it.",
     409: "The request does not fit the present state.",
     413: "The request carries more than one request may.",

@@ -7,8 +7,8 @@ from typing import Any
 
 from fastapi import Request
 
-from strata.errors import Unauthenticated
-from strata.model.access import Identity
+from strata.errors import Forbidden, Unauthenticated
+from strata.model.access import INTERNAL_SCOPE, Identity
 
 
 def identity_of(event: Mapping[str, Any]) -> Identity:
@@ -39,6 +39,14 @@ def caller(request: Request) -> Identity:
     if not isinstance(event, Mapping):
         raise Unauthenticated
     return identity_of(event)
+
+
+def internal_caller(request: Request) -> Identity:
+    """A caller whose claims have the scope `internal`: another service. Raises `Forbidden` for others."""
+    identity = caller(request)
+    if INTERNAL_SCOPE not in identity.scopes:
+        raise Forbidden
+    return identity
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

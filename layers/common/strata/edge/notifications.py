@@ -1,4 +1,4 @@
-"""S3 notifications → the objects that they are about."""
+"""A worker's events: S3 notifications → the objects that they are about, and other functions' orders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from strata.jobs.naming import UploadedObject
+from strata.ports import WorkOrder
 
 
 def uploads_in(event: Mapping[str, Any]) -> list[UploadedObject]:
@@ -32,6 +33,16 @@ def uploads_in(event: Mapping[str, Any]) -> list[UploadedObject]:
         if record.get("eventName", "").removeprefix("s3:").startswith("ObjectCreated:")
         for stored in [record["s3"]["object"]]
     ]
+
+
+def orders_in(event: Mapping[str, Any]) -> list[WorkOrder]:
+    """The order that another function of ours has sent; none in a notification.
+
+    >>> orders_in({"strata": {"session_id": "docs", "job_id": None}})
+    [WorkOrder(session_id='docs', job_id=None)]
+    """
+    order = event.get("strata")
+    return [] if order is None else [WorkOrder(session_id=order["session_id"], job_id=order.get("job_id"))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

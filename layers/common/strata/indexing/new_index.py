@@ -29,7 +29,8 @@ class Built:
 class Build:
     """One job's new index; every step is safe to repeat, by this holder of the lock or by the next one.
 
-    Steps raise `StaleFence`, `TemporaryError` and what `filled` raises; readers then see what they saw before, or the
+    `committing` is called before the flip, from where the job can't be cancelled any more. Steps raise `StaleFence`,
+    `TemporaryError` and what `filled` and `committing` raise; readers then see what they saw before, or the
     new index where the flip was done.
     """
 
@@ -39,6 +40,7 @@ class Build:
     outcome: Outcome
     built: Built
     filled: Filled
+    committing: Callable[[], None]
 
     def run(self) -> JobReport:
         """Fill and flip."""
@@ -80,6 +82,7 @@ class Build:
         if result is None:
             if index_id is None:
                 raise ValueError(f"job {self.job.job_id} has not filled an index")
+            self.committing()
             result = self.sessions.flip(
                 FlipRequest(
                     session_id=self.job.session_id,
@@ -91,7 +94,7 @@ class Build:
                     counters=self.outcome.counters(indexed_files=files),
                 )
             )
-        self.sessions.collect_indexes(self.job.session_id, advanced=lambda: self.filled(files))
+        self.sessions.collect_indexes(self.job.session_id, advanced=self.committing)
         return report(result, self.outcome)
 
     def _applied(self) -> CommitResult | None:

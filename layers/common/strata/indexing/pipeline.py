@@ -16,6 +16,7 @@ from strata.indexing.prepare import Prepared, Preparer
 from strata.indexing.side_by_side import usable_cores
 from strata.indexing.uploads import Caps, UploadEntry, read_entries
 from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
+from strata.jobs.fault_points import reach
 from strata.jobs.running import Progress, ReportProgress
 from strata.model.access import Session
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
@@ -91,7 +92,8 @@ class Indexer:
         self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress, *, is_snapshot: bool
     ) -> JobReport:
         session = self._session(job, is_snapshot=is_snapshot)
-        with self.objects.download(job.object_key, max_bytes=self.settings.limits.max_archive_bytes) as file:
+        max_bytes = self.settings.limits.max_archive_bytes
+        with self.objects.download(job.object_key, version=job.object_version, max_bytes=max_bytes) as file:
             upload = Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
@@ -100,6 +102,7 @@ class Indexer:
             anew = is_snapshot and self._is_built_anew(session, job, difference)
             if anew:
                 difference = whole_plan(wanted, indexed)
+            reach("after_plan")
             outcome = self._prepare(session, upload, wanted, difference)
         total = len(difference.upserts)
         counters = outcome.counters(indexed_files=0)
@@ -108,10 +111,21 @@ class Indexer:
             return commit(self.sessions, job, lease, outcome)
 
         def filled(files: int) -> None:
-            progress(Progress(phase="committing", done_files=files, total_files=total, counters=counters))
+            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+
+        def committing() -> None:
+            progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
         filled(0)
-        build = Build(sessions=self.sessions, job=job, lease=lease, outcome=outcome, built=self._built, filled=filled)
+        build = Build(
+            sessions=self.sessions,
+            job=job,
+            lease=lease,
+            outcome=outcome,
+            built=self._built,
+            filled=filled,
+            committing=committing,
+        )
         return build.run()
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -31,6 +31,7 @@ from strata.model.corpus import (
     LinkKind,
     PreparedBlob,
     SourceFile,
+    Vector,
     Vectors,
 )
 from strata.ports import BlobCache, Embedder, unwatched
@@ -91,10 +92,7 @@ def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
     """The chunks with their vectors and term counts, in order. Raises `EmbedderRejected` and `EmbedderUnavailable`."""
     texts = [chunk.embedded_text for chunk in chunks]
     vectors = _checked(embedder.embed_documents(texts), len(texts), embedder.dimension) if texts else ()
-    return [
-        EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(text)))
-        for chunk, text, vector in zip(chunks, texts, vectors, strict=True)
-    ]
+    return [_with_terms(chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True)]
 
 
 def _checked(vectors: Vectors, count: int, dimension: int) -> Vectors:
@@ -201,31 +199,45 @@ class Preparer:
         ]
 
     def _embed(self, files: Sequence[_Readable], done: BatchResult, advanced: Callable[[], None]) -> list[PreparedBlob]:
+        known = self.cache.earlier_vectors([file.key for file in files])
         try:
-            embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], advanced))
+            embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], known, advanced))
             return [file.prepared(list(islice(embedded, len(file.parsed.chunks)))) for file in files]
         except EmbedderRejected as error:
-            blobs = list(self._embed_one_by_one(files, done, advanced))
+            blobs = list(self._embed_one_by_one(files, known, done, advanced))
             if not blobs:
                 done.refusal = error
             _log.warning("The embedder refused a batch: %s", error.message)
             return blobs
 
     def _embed_one_by_one(
-        self, files: Sequence[_Readable], done: Prepared, advanced: Callable[[], None]
+        self, files: Sequence[_Readable], known: Mapping[bytes, Vector], done: Prepared, advanced: Callable[[], None]
     ) -> Iterator[PreparedBlob]:
         for file in files:
             try:
-                yield file.prepared(self._embedded(file.parsed.chunks, advanced))
+                yield file.prepared(self._embedded(file.parsed.chunks, known, advanced))
             except EmbedderRejected as error:
                 done.failed[file.source.path] = error.message
 
-    def _embedded(self, chunks: Sequence[Chunk], advanced: Callable[[], None]) -> list[EmbeddedChunk]:
+    def _embedded(
+        self, chunks: Sequence[Chunk], known: Mapping[bytes, Vector], advanced: Callable[[], None]
+    ) -> list[EmbeddedChunk]:
+        """A chunk whose text the file held before keeps its vector."""
+        vectors = [known.get(chunk.text_key) for chunk in chunks] if known else [None] * len(chunks)
+        new = [chunk for chunk, vector in zip(chunks, vectors, strict=True) if vector is None]
         embedded: list[EmbeddedChunk] = []
-        for start in range(0, len(chunks), EMBED_CHUNKS):
-            embedded += embed(chunks[start : start + EMBED_CHUNKS], self.embedder)
+        for start in range(0, len(new), EMBED_CHUNKS):
+            embedded += embed(new[start : start + EMBED_CHUNKS], self.embedder)
             advanced()
-        return embedded
+        fresh = iter(embedded)
+        return [
+            next(fresh) if vector is None else _with_terms(chunk, vector)
+            for chunk, vector in zip(chunks, vectors, strict=True)
+        ]
+
+
+def _with_terms(chunk: Chunk, vector: Vector) -> EmbeddedChunk:
+    return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(chunk.embedded_text)))
 
 
 def _add(done: Prepared, result: BatchResult) -> None:

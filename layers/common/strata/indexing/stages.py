@@ -22,7 +22,7 @@ from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, record
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted, WantedFile
-from strata.jobs.naming import parse_object_key
+from strata.jobs.naming import WORK_FOLDER, parse_object_key
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
 from strata.model.access import Session
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
@@ -51,7 +51,9 @@ class IndexingStages:
         if named is None:
             raise UploadRejected(f"{job.object_key!r} is not the key of an upload.")
         limits = self.settings.limits
-        with self.objects.download(job.object_key, max_bytes=limits.max_archive_bytes) as file:
+        with self.objects.download(
+            job.object_key, version=job.object_version, max_bytes=limits.max_archive_bytes
+        ) as file:
             upload = Upload(file=file, upload_format=named.upload_format, caps=limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=True)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
@@ -115,10 +117,21 @@ class IndexingStages:
         total, counters = len(outcome.plan.upserts), outcome.counters(indexed_files=0)
 
         def filled(files: int) -> None:
-            progress(Progress(phase="committing", done_files=files, total_files=total, counters=counters))
+            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+
+        def committing() -> None:
+            progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
         filled(0)
-        return Build(sessions=self.sessions, job=job, lease=lease, outcome=outcome, built=self.built, filled=filled)
+        return Build(
+            sessions=self.sessions,
+            job=job,
+            lease=lease,
+            outcome=outcome,
+            built=self.built,
+            filled=filled,
+            committing=committing,
+        )
 
     def _outcome(self, session: Session, job: Job) -> Outcome:
         plan = self._required(_plan_key(job))
@@ -203,7 +216,7 @@ def _packs(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[bytes
 
 
 def _folder(job: Job) -> str:
-    return f"work/{job.session_id}/{job.job_id}"
+    return f"{WORK_FOLDER}/{job.session_id}/{job.job_id}"
 
 
 def _plan_key(job: Job) -> str:

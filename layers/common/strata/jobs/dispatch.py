@@ -30,7 +30,7 @@ class Dispatcher:
         return self.executions.start(job) is not ExecutionState.FAILED
 
     def _is_large(self, job: Job) -> bool:
-        stored = self.objects.head(job.object_key)
+        stored = self.objects.head(job.object_key, version=job.object_version)
         return stored is not None and stored.size_bytes >= self.least_archive_bytes
 
     def _brings_another_model(self, job: Job) -> bool:

@@ -68,6 +68,15 @@ class EventFeed:
                 return News(job=job, events=events)
             self.sleep(min(self.poll_every_s, left_s))
 
+    def ended(self, job_id: str, *, wait_s: float) -> Job:
+        """The job at its end, or as it is when the wait is over. Raises `JobNotFound`."""
+        until, seq = self.monotonic() + wait_s, 0
+        while True:
+            news = self.after(job_id, seq, wait_s=until - self.monotonic())
+            if news.job.status.ended or self.monotonic() >= until:
+                return news.job
+            seq = max((event.seq for event in news.events), default=seq)
+
 
 def sse_text(events: Iterable[JobEvent], *, terminal: Mapping[str, Any]) -> str:
     """Events as `text/event-stream`; `terminal` is the data of the terminal event (the job's final view).

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from strata import errors
-from strata.errors import JobNotChangeable, JobNotFound, SessionBusy, StrataError
+from strata.errors import JobNotChangeable, JobNotFound, SessionBusy, SessionNotFound, StrataError
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy, retried
 from strata.jobs.running import Progress, Stages
@@ -90,8 +91,9 @@ class JobExecution:
 
     def release(self, session_id: str, job_id: str, *, owner: str, remaining_s: Remaining) -> None:
         """Let the lock go and work on what waits, as any worker does."""
-        if held := self._acquire(session_id, job_id):
-            self.lock.abandon(held)
+        with suppress(SessionNotFound):  # the drain purges what a deletion has left
+            if held := self._acquire(session_id, job_id):
+                self.lock.abandon(held)
         self.mailbox.drain(session_id, owner=owner, remaining_s=remaining_s)
 
     def fail(self, job_id: str, error: str, cause: str) -> str:
@@ -105,12 +107,16 @@ class JobExecution:
         held = self._acquire(job.session_id, job_id)
         if held is None:
             raise SessionBusy
-        code, message = self._told(job, error, cause)
-        failed = replace(
-            job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=self.clock.now()
-        )
-        retried(lambda: self.jobs.finish(job if job.status.ended else failed, held), self.retry)
+        ended = job if job.status.ended else self._failed(job, error, cause)
+        retried(lambda: self.jobs.finish(ended, held), self.retry)
         return job.session_id
+
+    def _failed(self, job: Job, error: str, cause: str) -> Job:
+        now = self.clock.now()
+        if job.cancel_requested and not job.committing:
+            return replace(job, status=JobStatus.CANCELLED, updated_at=now)
+        code, message = self._told(job, error, cause)
+        return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=now)
 
     def ended(self, job_id: str, status: str, *, owner: str, remaining_s: Remaining) -> None:
         """The execution has failed, timed out or was stopped: end its job if no state did, and go on with the rest."""
@@ -152,6 +158,7 @@ class JobExecution:
         held = self._acquire(job.session_id, job.job_id)
         if held is None:
             raise SessionBusy
+        self.sessions.claim(job.session_id, held.fence)
         first = self.jobs.next_queued(job.session_id)
         if first is None or first.job_id != job.job_id:
             self.lock.abandon(held)
@@ -159,14 +166,19 @@ class JobExecution:
         return self.lock.renew(held, lease=self.lease)
 
     def _acquire(self, session_id: str, job_id: str) -> Lease | None:
+        """None while another worker holds the session. Raises `SessionNotFound` for one that is being deleted."""
         session = self.sessions.get(session_id)
-        return self.lock.acquire(
+        held = self.lock.acquire(
             session_id,
             owner=f"execution/{job_id}",
             lease=self.lease,
             applied_seq=session.applied_seq if session else 0,
             fence=session.fence if session else 0,
         )
+        if held is not None and (session is None or held.deletion is not None):
+            self.lock.abandon(held)
+            raise SessionNotFound
+        return held
 
 
 def _message(cause: str) -> str:

@@ -5,33 +5,50 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
-from strata.errors import Conflict, EmbeddingModelMismatch, JobNotChangeable, SessionNotFound, UploadTooLarge
+from strata.errors import (
+    Conflict,
+    EmbeddingModelMismatch,
+    JobNotChangeable,
+    JobNotFound,
+    SessionNotFound,
+    UploadTooLarge,
+)
+from strata.jobs.fault_points import reach
+from strata.jobs.keeping import own_session
 from strata.jobs.naming import (
     CONTENT_TYPES,
     ObjectName,
     UploadedObject,
     is_job_id,
     job_id_of_object,
+    letter_id_of_object,
     new_job_id,
     new_session_id,
     object_key,
     parse_object_key,
 )
-from strata.jobs.reading import readable_session
+from strata.jobs.sweeping import expired
 from strata.model.access import Identity, Principal, Session
-from strata.model.jobs import Job, JobKind, JobStatus
+from strata.model.jobs import DeadLetter, Job, JobKind, JobStatus
 from strata.ports import Clock, JobStore, ObjectStore, PresignedPost, SessionStore
 
 _log = logging.getLogger(__name__)
 
+UPLOAD_GRACE = timedelta(minutes=15)
+"""S3 looks at a form's expiry when an upload begins; a large one may still be on its way then."""
+STORED_WITHIN = timedelta(minutes=2)
+"""A request stores what it carries before it ends."""
+
 
 class _DeadLetter(Exception):
-    """An upload that belongs to no job and no session."""
+    """An upload that can't become a job."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, session: Session | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.session = session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +108,11 @@ class Lifecycle:
             pipeline_version=self.pipeline_version,
             readers=readers,
         )
-        job = self._open(session, JobKind.SNAPSHOT, "jsonl" if inline is not None else upload_format, reindex=reindex)
+        if inline is not None:
+            within, upload_format = STORED_WITHIN, "jsonl"
+        else:
+            within = timedelta(seconds=self.upload_expires_in_s) + UPLOAD_GRACE
+        job = self._open(session, JobKind.SNAPSHOT, upload_format, within, reindex=reindex)
         if inline is not None:
             return OpenedSnapshot(session=session, created=created, job=self._store(session, job, inline), upload=None)
         upload = self.objects.presigned_post(
@@ -108,17 +129,17 @@ class Lifecycle:
         Raises `SessionNotFound` (also for a reader who is not the owner), `EmbeddingModelMismatch`, `UploadTooLarge`.
         """
         self._check_inline(lines)
-        session = self._writable(identity, session_id)
+        session = own_session(self.sessions, identity, session_id)
         self._check_model(session)
-        return self._store(session, self._open(session, JobKind.CHANGES, "jsonl"), lines)
+        return self._store(session, self._open(session, JobKind.CHANGES, "jsonl", STORED_WITHIN), lines)
 
     def open_roll_back(self, identity: Identity, session_id: str) -> Job:
         """A job that makes the index before the live one again, in its place in the session's order.
 
         Raises `SessionNotFound`, also for a reader who is not the owner.
         """
-        session = self._writable(identity, session_id)
-        return self._store(session, self._open(session, JobKind.ROLLBACK, "jsonl"), b"\n")
+        session = own_session(self.sessions, identity, session_id)
+        return self._store(session, self._open(session, JobKind.ROLLBACK, "jsonl", STORED_WITHIN), b"\n")
 
     def accept_upload(self, uploaded: UploadedObject) -> str | None:
         """The session whose work should now go on; None when the object belongs to none (it is a dead letter then).
@@ -127,13 +148,44 @@ class Lifecycle:
         that exists, becomes a job: one for each version of the object.
         """
         try:
-            return self._accepted_session(uploaded)
+            return self._accepted(uploaded).session_id
         except _DeadLetter as refusal:
             _log.warning("An upload became a dead letter: %s", refusal.reason)
-            self.jobs.dead_letter(object_key=uploaded.key, reason=refusal.reason)
+            self.jobs.dead_letter(
+                DeadLetter(
+                    letter_id=letter_id_of_object(uploaded.key, uploaded.identity),
+                    object_key=uploaded.key,
+                    object_version=uploaded.version,
+                    reason=refusal.reason,
+                    created_at=self.clock.now(),
+                    session_id=None if refusal.session is None else refusal.session.session_id,
+                    tenant=None if refusal.session is None else refusal.session.tenant,
+                )
+            )
             return None
 
-    def _accepted_session(self, uploaded: UploadedObject) -> str:
+    def accept_again(self, uploaded: UploadedObject) -> Job:
+        """The job of an upload that was a dead letter. Raises `Conflict` when it still can't become one."""
+        try:
+            return self._accepted(uploaded)
+        except _DeadLetter as refusal:
+            raise Conflict(refusal.reason) from refusal
+
+    def accept_job(self, job: Job) -> Job:
+        """A job whose content is known to be in S3, though no notification told of it. Raises `JobNotFound` when its
+        session is gone; the job is expired then.
+        """
+        session = self.sessions.get(job.session_id)
+        if session is None:
+            self.jobs.reject(expired(job, self.clock))
+            raise JobNotFound
+        version = job.object_version
+        if version is None:
+            stored = self.objects.head(job.object_key)
+            version = None if stored is None else stored.version
+        return self._accept(session, job, version)
+
+    def _accepted(self, uploaded: UploadedObject) -> Job:
         named = parse_object_key(uploaded.key)
         if named is None:
             raise _DeadLetter(
@@ -144,26 +196,24 @@ class Lifecycle:
             raise _DeadLetter("There is no such session.")
         job = self._job_of(named, session, uploaded)
         if job.object_key != uploaded.key or job.session_id != session.session_id:
-            raise _DeadLetter("The job of that name belongs to another object.")
+            raise _DeadLetter("The job of that name belongs to another object.", session)
         try:
-            if job.seq is None:
-                self._accept(session, job, uploaded.version)
+            return job if job.seq is not None else self._accept(session, job, uploaded.version)
         except JobNotChangeable as error:
-            raise _DeadLetter("The job had ended before its content came.") from error
-        return session.session_id
+            raise _DeadLetter("The job had ended before its content came.", session) from error
+        except SessionNotFound as error:
+            raise _DeadLetter("The session is being deleted.", session) from error
 
-    def _writable(self, identity: Identity, session_id: str) -> Session:
-        session = readable_session(self.sessions, identity, session_id)
-        if not session.writable_by(identity):
-            raise SessionNotFound("There is no such session, or you may not change it.")
-        return session
-
-    def _open(self, session: Session, kind: JobKind, upload_format: str, *, reindex: bool = False) -> Job:
+    def _open(
+        self, session: Session, kind: JobKind, upload_format: str, within: timedelta, *, reindex: bool = False
+    ) -> Job:
         job_id = new_job_id(self.clock.now())
         key = object_key(kind, session.session_id, job_id, upload_format)
-        return self._create(session, kind, job_id, key, reindex=reindex)
+        return self._create(session, kind, job_id, key, within, reindex=reindex)
 
-    def _create(self, session: Session, kind: JobKind, job_id: str, key: str, *, reindex: bool = False) -> Job:
+    def _create(
+        self, session: Session, kind: JobKind, job_id: str, key: str, within: timedelta, *, reindex: bool = False
+    ) -> Job:
         now = self.clock.now()
         job = Job(
             job_id=job_id,
@@ -175,6 +225,7 @@ class Lifecycle:
             created_at=now,
             updated_at=now,
             reindex=reindex,
+            upload_until=now + within,
         )
         self.jobs.create(job)
         return job
@@ -185,9 +236,12 @@ class Lifecycle:
         return self._accept(session, job, stored.version)
 
     def _accept(self, session: Session, job: Job, version: str | None) -> Job:
-        return self.jobs.accept(
+        reach("before_accept")
+        accepted = self.jobs.accept(
             job.job_id, session_id=session.session_id, object_version=version, applied_seq=session.applied_seq
         )
+        reach("after_accept")
+        return accepted
 
     def _job_of(self, named: ObjectName, session: Session, uploaded: UploadedObject) -> Job:
         known_name = is_job_id(named.name)
@@ -195,7 +249,7 @@ class Lifecycle:
         if job := self.jobs.get(job_id):
             return job
         try:
-            return self._create(session, named.kind, job_id, uploaded.key)
+            return self._create(session, named.kind, job_id, uploaded.key, STORED_WITHIN)
         except Conflict:  # another delivery of the same notification was faster
             job = self.jobs.get(job_id)
             if job is None:

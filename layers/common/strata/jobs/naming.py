@@ -13,10 +13,13 @@ from strata.model.jobs import JobKind
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 JOB_ID = r"^job-[0-9a-z]{26}$"
+LETTER_ID = r"^letter-[0-9a-z]{26}$"
 UPLOAD_FORMATS = ("tar.gz", "zip", "jsonl")
 CONTENT_TYPES = {"tar.gz": "application/gzip", "zip": "application/zip", "jsonl": "application/x-ndjson"}
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, without the letters that look like digits
+WORK_FOLDER = "work"
+"""What the states of an execution tell each other."""
 _FOLDERS = {"uploads": JobKind.SNAPSHOT, "changes": JobKind.CHANGES}
 
 
@@ -36,12 +39,28 @@ def new_job_id(now: datetime, *, random_bits: Callable[[int], int] = secrets.ran
 
 def job_id_of_object(key: str, version: str) -> str:
     """The job of an object that was put under a name of its sender's own: one job for each version of it."""
-    digest = hashlib.sha256(f"{key}\x00{version}".encode()).digest()
-    return _job_id(int.from_bytes(digest[:16], "big"))
+    return _job_id(_number_of(key, version))
+
+
+def letter_id_of_object(key: str, version: str) -> str:
+    """The dead letter of an object: one for each version of it, however often it is delivered."""
+    return _letters("letter-", _number_of(key, version))
+
+
+def is_letter_id(text: str) -> bool:
+    return re.fullmatch(LETTER_ID, text) is not None
+
+
+def _number_of(key: str, version: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{key}\x00{version}".encode(errors="replace")).digest()[:16], "big")
 
 
 def _job_id(number: int) -> str:
-    return "job-" + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -5, -5))
+    return _letters("job-", number)
+
+
+def _letters(prefix: str, number: int) -> str:
+    return prefix + "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -5, -5))
 
 
 def new_session_id(*, random_bits: Callable[[int], int] = secrets.randbits) -> str:
@@ -58,6 +77,14 @@ def object_key(kind: JobKind, session_id: str, job_id: str, upload_format: str) 
     """
     folder = "uploads" if kind is JobKind.SNAPSHOT else "changes"
     return f"{folder}/{session_id}/{job_id}.{upload_format}"
+
+
+def object_folders(session_id: str) -> list[str]:
+    """
+    >>> object_folders("docs")
+    ['uploads/docs/', 'changes/docs/', 'work/docs/']
+    """
+    return [f"{folder}/{session_id}/" for folder in (*_FOLDERS, WORK_FOLDER)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

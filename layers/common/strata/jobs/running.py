@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from strata.model.jobs import Counters, Job, JobReport, Lease
 
-Phase = Literal["queued", "reading", "planning", "preparing", "committing"]
+Phase = Literal["queued", "reading", "planning", "preparing", "filling", "committing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

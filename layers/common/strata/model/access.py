@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+INTERNAL_SCOPE = "internal"
+"""The scope of other services' tokens."""
+
 Principal = str
 """`user:<subject>` or `group:<name>`."""
 

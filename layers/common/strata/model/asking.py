@@ -119,7 +119,8 @@ class Candidate:
     `dense_rank` and `lexical_rank` start at 1 and are None where that list does not hold the row. `distance` is
     the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
     every row, whichever list found it; None means that the search had no vector, or no words. `exact_rank` is the
-    row's place among those that hold a name or a quoted phrase of the question. `also` names the rows that this one
+    row's place among those that hold a name or a quoted phrase of the question, `structural_rank` its place among the
+    neighbours of the best rows. `also` names the rows that this one
     stands for.
     """
 
@@ -141,6 +142,7 @@ class Candidate:
     test_penalty: int = 0
     layer_rank: int = 0
     exact_rank: int | None = None
+    structural_rank: int | None = None
     also: tuple[Also, ...] = ()
     explanation: Explanation | None = None
 

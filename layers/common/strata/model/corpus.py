@@ -196,6 +196,11 @@ class Chunk:
         """What the embedder and the analyser see: the content under its context header."""
         return f"{self.context}\n{self.content}" if self.context else self.content
 
+    @property
+    def text_key(self) -> bytes:
+        """16 bytes that stand for `embedded_text`."""
+        return hashlib.sha256(self.embedded_text.encode("utf-8", "replace")).digest()[:16]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedChunk:

@@ -61,8 +61,10 @@ class JobReport:
 class Job:
     """One snapshot or changes request. `seq` is None until its content is in S3 and it was accepted.
 
-    `starts` counts the workers that have begun it: one that kills every worker is given up. `reindex`: the snapshot
-    goes into a new index, whatever little it changes.
+    `starts` counts the workers that have begun it: one that kills every worker is given up. `upload_until` is when an
+    upload that has not come is given up. `committing`: from here on the job can't be cancelled any more.
+    `retried_as` is the job that was made of a failed one's upload. `reindex`: the snapshot goes into a new index,
+    whatever little it changes.
     """
 
     job_id: str
@@ -80,6 +82,10 @@ class Job:
     error_message: str | None = None
     object_version: str | None = None
     starts: int = 0
+    upload_until: datetime | None = None
+    cancel_requested: bool = False
+    committing: bool = False
+    retried_as: str | None = None
     reindex: bool = False
 
 
@@ -94,12 +100,29 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A held session lock. `fence` grows with every holder; every guarded write carries it."""
+    """A held session lock. `fence` grows with every holder; every guarded write carries it.
+
+    `deletion` is the fence under which the session's deletion was asked for: then that is the holder's only work.
+    """
 
     session_id: str
     owner: str
     fence: int
     expires_at: datetime
+    deletion: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An upload that could not become a job. `session_id` and `tenant` are None where there is no such session."""
+
+    letter_id: str
+    object_key: str
+    object_version: str | None
+    reason: str
+    created_at: datetime
+    session_id: str | None = None
+    tenant: str | None = None
 
 
 class ChangeOp(StrEnum):

@@ -17,6 +17,7 @@ def explanation(
     lexical_rank: int | None,
     bm25: float | None,
     exact_rank: int | None,
+    structural_rank: int | None,
     terms: Mapping[str, float] | None,
     session_principals: Sequence[str],
     file_principals: Sequence[str] | None,
@@ -30,6 +31,7 @@ def explanation(
         ("dense", dense_rank, distance, request.dense_weight),
         ("lexical", lexical_rank, bm25, request.lexical_weight),
         ("exact", exact_rank, None, request.exact_weight),
+        ("structural", structural_rank, None, request.structural_weight),
     )
     return Explanation(
         parts=tuple(

@@ -5,9 +5,10 @@ rest hangs on its `index_id`. So a statement without a row says "no such session
 "nothing found". A statement runs in a transaction that has `strata.tenant` and `strata.principals` set (the second
 wall); its own conditions on session, principals, layers and paths are the first.
 
-The transaction has `strata.index_id` set too, by `index_statement`: a value that the planner can see. It then leaves
-out the other partitions and knows how many rows the index has; from a subquery it would take each session for an
-average one. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing is found.
+The number of the session's index is a parameter, `index_id`, which whoever runs a statement fills in: what
+`index_statement` said, now or before. As a constant it lets the planner leave out the other partitions at once and know
+how many rows the index has. It is a hint and no right: when `session` does not agree, `index_moved` is true and nothing
+is found.
 
 Ranking reads the narrow tables only; the texts are joined for the rows that are returned.
 """
@@ -34,6 +35,10 @@ FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
+SEEDS = 10
+"""The best rows whose neighbours are looked for."""
+MOST_DEFINITIONS, MOST_USES = 3, 20
+"""A name with more of them leads nowhere in particular."""
 NEAREST_LEAST_ROWS = 10_000
 """With fewer rows to find, looking at each is as fast as going by the cells, and exact."""
 NEAREST_LEAST_SHARE = 0.01
@@ -42,15 +47,24 @@ _BELOW_FLOAT_ERROR = 0.9999
 """Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
 
+NO_INDEX = 0
+"""A number that no index has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     text: sql.Composed
     parameters: Mapping[str, object]
 
+    def on(self, index_id: int) -> Mapping[str, object]:
+        """The parameters for this index."""
+        return {**self.parameters, "index_id": index_id}
+
 
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "prefer_bonus", "test_penalty",
+    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
+    "prefer_bonus", "test_penalty",
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
@@ -66,7 +80,7 @@ session AS MATERIALIZED (
         SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
-               coalesce(s.active_index_id, 0) <> current_setting('strata.index_id')::bigint AS index_moved
+               coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved
         FROM rag_sessions AS s LEFT JOIN rag_indexes AS i ON i.index_id = s.active_index_id
         WHERE s.session_id = %(session_id)s AND s.tenant = %(tenant)s
           AND (s.owner = ANY (%(principals)s::text[]) OR s.readers && %(principals)s::text[])
@@ -135,7 +149,7 @@ asked AS MATERIALIZED (
            sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
            row_number() OVER (ORDER BY df, term_id) AS place
     FROM (
-        SELECT held.term_id, (current_setting('strata.index_id')::bigint << 32) | held.term_id AS key,
+        SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
                ln(1 + ((SELECT sum(chunk_count) FROM covered)::float8 - sum(held.document_frequency) + 0.5)
                       / (sum(held.document_frequency) + 0.5)) AS idf
@@ -195,7 +209,7 @@ lexical AS (
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
-    SELECT array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) AS keys
+    SELECT array_agg((%(index_id)s::bigint << 32) | term_id) AS keys
     FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
 ),
 looked_at AS (
@@ -230,7 +244,7 @@ _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
 _HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
     SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
-               array_agg((current_setting('strata.index_id')::bigint << 32) | term_id) END
+               array_agg((%(index_id)s::bigint << 32) | term_id) END
     FROM rag_terms WHERE term = ANY ({terms}::text[])
 )""")
 _HOLDS_THE_PHRASE = sql.SQL(
@@ -238,6 +252,60 @@ _HOLDS_THE_PHRASE = sql.SQL(
 )
 _NO_EXACT = sql.SQL("""
 exact AS (
+    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+)""")
+
+# Neighbours of the best rows over the links of their files: where the names in their lines are defined, and the lines
+# that name what they define (a document beside the code that it describes, a caller, a callee, a base class). A name
+# that many files define, or that stands everywhere, leads nowhere in particular. The more and the better the rows that
+# lead to a neighbour, the better its rank. Both ends of a link are readable.
+_STRUCTURAL = sql.SQL("""
+seeds AS MATERIALIZED (
+    SELECT wide.chunk_id, wide.path, wide.span_start, wide.span_end, best.score
+    FROM (
+        SELECT chunk_id, coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
+                         + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
+                         + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score
+        FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
+        ORDER BY score DESC, chunk_id
+        LIMIT {seeds}
+    ) AS best JOIN rag_chunks AS wide USING (chunk_id)
+    WHERE {readable}
+),
+linked AS MATERIALIZED (
+    SELECT seeds.chunk_id, seeds.score, link.kind = 'defines' AS defines, link.key, link.is_path
+    FROM seeds JOIN rag_links AS link
+        ON link.path = seeds.path AND link.line BETWEEN seeds.span_start AND seeds.span_end
+    WHERE {readable_link}
+    GROUP BY 1, 2, 3, 4, 5
+),
+other_ends AS MATERIALIZED (
+    SELECT linked.chunk_id AS seed, linked.score, link.path, link.line
+    FROM linked CROSS JOIN LATERAL (
+        SELECT link.path, link.line, count(*) OVER () AS ends
+        FROM rag_links AS link
+        WHERE link.key = linked.key AND link.is_path = linked.is_path AND (link.kind = 'defines') <> linked.defines
+          AND {readable_link}
+    ) AS link
+    WHERE link.ends <= CASE WHEN linked.defines THEN {most_uses} ELSE {most_definitions} END
+),
+structural AS (
+    SELECT neighbours.*, row_number() OVER (ORDER BY strength DESC, chunk_id) AS rank
+    FROM (
+        SELECT chunk_id, prefer_bonus, test_penalty, sum(score) AS strength
+        FROM (
+            SELECT DISTINCT chunk.chunk_id, other_ends.seed, other_ends.score, {preferences}
+            FROM other_ends JOIN rag_chunks AS chunk
+                ON chunk.path = other_ends.path AND other_ends.line BETWEEN chunk.span_start AND chunk.span_end
+            WHERE {allowed} AND chunk.chunk_id <> other_ends.seed
+        ) AS led_to
+        GROUP BY chunk_id, prefer_bonus, test_penalty
+        ORDER BY {preferred_first} strength DESC, chunk_id
+        LIMIT %(depth)s
+    ) AS neighbours
+)""")
+_NO_STRUCTURAL = sql.SQL("""
+structural AS (
     SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
 )""")
 
@@ -252,22 +320,29 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
 ), 0)""")
 
 _FUSED = sql.SQL("""
-WITH {session},{readable}{dense},{lexical},{exact},
+WITH {session},{readable}{dense},{lexical},{exact},{structural},
 fused AS (
     SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
-           exact.rank AS exact_rank,
+           exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
            + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
-           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0) AS score,
-           coalesce(dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus) AS prefer_bonus,
-           coalesce(dense.test_penalty, lexical.test_penalty, exact.test_penalty) AS test_penalty
+           + coalesce(%(exact_weight)s::float8 / ({k} + exact.rank), 0)
+           + coalesce(%(structural_weight)s::float8 / ({k} + structural.rank), 0) AS score,
+           coalesce(
+               dense.prefer_bonus, lexical.prefer_bonus, exact.prefer_bonus, structural.prefer_bonus
+           ) AS prefer_bonus,
+           coalesce(
+               dense.test_penalty, lexical.test_penalty, exact.test_penalty, structural.test_penalty
+           ) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
+        FULL JOIN structural USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
     LIMIT %(rows)s
 )
 SELECT {columns}
 FROM session LEFT JOIN (
-    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank, fused.score,
+    SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
+           fused.structural_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            {explained}
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
@@ -312,7 +387,8 @@ SELECT {columns}
 FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
-           NULL::bigint AS exact_rank, NULL::jsonb AS terms, NULL::text[] AS session_principals,
+           NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
+           NULL::text[] AS session_principals,
            NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
@@ -326,8 +402,7 @@ WITH {session} SELECT generation, embedding_model FROM session
 """)
 
 _INDEX = sql.SQL("""
-SELECT set_config('strata.index_id', coalesce(
-    (SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s), 0)::text, true)
+SELECT active_index_id FROM rag_sessions WHERE session_id = %(session_id)s
 """)
 
 # One row a file: pieces of the same file share its bytes.
@@ -382,6 +457,7 @@ def search_statement(request: SearchRequest) -> Statement:
         joined_readable=sql.SQL("CROSS JOIN readable") if question.explain else sql.SQL(""),
         explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
         exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
+        structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
@@ -401,6 +477,7 @@ def search_statement(request: SearchRequest) -> Statement:
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
         "exact_weight": request.exact_weight,
+        "structural_weight": request.structural_weight,
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
@@ -429,6 +506,22 @@ def _exact(
         readable=_readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
+    )
+
+
+def _structural(
+    preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    return _STRUCTURAL.format(
+        k=sql.Literal(RANK_CONSTANT),
+        seeds=sql.Literal(SEEDS),
+        most_uses=sql.Literal(MOST_USES),
+        most_definitions=sql.Literal(MOST_DEFINITIONS),
+        readable=_readable("wide"),
+        readable_link=_readable("link"),
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
     )
 
 
@@ -463,7 +556,7 @@ def files_statement(
 
 
 def index_statement(session_id: str) -> Statement:
-    """Sets `strata.index_id` for the transaction; 0, which no index has, where the caller sees no session."""
+    """The session's index: no row where the caller sees no session."""
     return Statement(text=sql.Composed([_INDEX]), parameters={"session_id": session_id})
 
 
@@ -491,9 +584,9 @@ def vector_literal(vector: Vector) -> str:
 
 
 def _in_index(row: LiteralString) -> sql.Composable:
-    return sql.SQL(
-        "{row}.index_id = current_setting('strata.index_id')::bigint AND (SELECT index_id FROM session) IS NOT NULL"
-    ).format(row=sql.SQL(row))
+    return sql.SQL("{row}.index_id = %(index_id)s::bigint AND (SELECT index_id FROM session) IS NOT NULL").format(
+        row=sql.SQL(row)
+    )
 
 
 def _readable(row: LiteralString) -> sql.Composable:
@@ -538,6 +631,7 @@ def _session_parameters(session_id: str, identity: Identity) -> dict[str, object
         "session_id": session_id,
         "tenant": identity.tenant,
         "principals": list(identity.principals),
+        "index_id": NO_INDEX,
         "embedding_model": None,
         "dimension": None,
     }

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSettings:
-    """`database_url` is a libpq URI without `options=`; the functions' role is in it."""
+    """`database_url` is a libpq URI without `options=`; the functions' role is in it, and the sweep has none.
+    `worker_function` is the name of the function that works on sessions; a worker calls itself, so it needs none."""
 
-    database_url: str
     bucket: str
     jobs_table: str
     cache_table: str
+    database_url: str = ""
+    worker_function: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

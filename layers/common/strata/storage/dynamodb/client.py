@@ -20,6 +20,7 @@ Item = dict[str, Any]
 """Attributes as str, int, bool, None, bytes, list and dict; no floats (DynamoDB has decimals only)."""
 
 _CONTENTION_ATTEMPTS = 80
+_BATCH = 25  # the most that one call takes
 _serialize = TypeSerializer().serialize
 _deserialize = TypeDeserializer().deserialize
 
@@ -60,7 +61,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One conditional write on one item: `Put` (`item`), `Update` (`expression`) or `ConditionCheck` (neither).
+    """One conditional write on one item: `Put` (`item`), `Update` (`expression`), `Delete` or `ConditionCheck`.
 
     Names start with `#`, values with `:`; `names` are only needed for DynamoDB's reserved words.
     """
@@ -71,6 +72,7 @@ class Write:
     expression: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    delete: bool = False
 
     def request(self, table: str) -> tuple[str, dict[str, Any]]:
         """The operation's name and its parameters, the same alone and in a transaction."""
@@ -84,7 +86,7 @@ class Write:
         parameters["Key"] = to_attributes(self.key)
         if self.expression is not None:
             return "Update", parameters | {"UpdateExpression": self.expression}
-        return "ConditionCheck", parameters
+        return "Delete" if self.delete else "ConditionCheck", parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,17 @@ class Table:
         with aws_errors(STORE):
             self.client.put_item(TableName=self.name, Item=to_attributes(item))
 
+    def remove(self, keys: Sequence[Mapping[str, str]]) -> None:
+        """Remove the items, those that are there, in batches; not all or none."""
+        for start in range(0, len(keys), _BATCH):
+            batch = [{"DeleteRequest": {"Key": to_attributes(key)}} for key in keys[start : start + _BATCH]]
+            for _ in contention_pauses(12):
+                with aws_errors(STORE):
+                    reply = self.client.batch_write_item(RequestItems={self.name: batch})
+                batch = reply.get("UnprocessedItems", {}).get(self.name, [])
+                if not batch:
+                    break
+
     def write(self, *writes: Write) -> None:
         """All of them or none; raises `Refused` when a condition does not hold.
 
@@ -155,6 +168,8 @@ class Table:
                 self.client.put_item(**requests[0][1])
             elif len(requests) == 1 and requests[0][0] == "Update":
                 self.client.update_item(**requests[0][1])
+            elif len(requests) == 1 and requests[0][0] == "Delete":
+                self.client.delete_item(**requests[0][1])
             else:
                 self.client.transact_write_items(TransactItems=[{kind: request} for kind, request in requests])
         except ClientError as error:

@@ -8,24 +8,28 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from strata.errors import Conflict, JobNotChangeable, JobNotFound, LockLost
+from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
 from strata.model.corpus import SkippedFile
-from strata.model.jobs import Counters, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
+from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock
 from strata.storage.dynamodb.client import Item, Refused, Table, Write, contention_pauses
-from strata.storage.dynamodb.order import Order, order_key, read_order, seq_key
+from strata.storage.dynamodb.order import BY_LIST, WAITING_SESSIONS, Order, order_key, read_order, seq_key
 
 BY_SESSION = "by_session"
 """The index (session_id, created_at), with all attributes; only job items are in it."""
+
+OPEN_UPLOADS = "open_uploads"
+"""The list of jobs that await their upload, by the time when it is given up."""
+NOTIFIED_WITHIN = timedelta(seconds=30)
+"""An accepted job's own notification comes sooner than that; only then the sweep looks after its session."""
 
 _STATUS = {"#status": "status"}
 _QUEUED = status_data(JobStatus.QUEUED, Progress(phase="queued"))
 _MAX_LIST_ENTRIES = 200
 _MAX_LIST_BYTES = 40_000  # two lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
 _MAX_TEXT_CHARACTERS = 1_000
-_MAX_SORT_KEY_BYTES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,6 @@ class DynamoJobStore:
         return [_job_of(item) for item in items]
 
     def accept(self, job_id: str, *, session_id: str, object_version: str | None, applied_seq: int) -> Job:
-        """Raises `JobNotFound` and, for a job that ended before its content came, `JobNotChangeable`."""
         for _ in contention_pauses():
             job = self._require(job_id)
             if job.session_id != session_id:
@@ -72,6 +75,8 @@ class DynamoJobStore:
             if job.status is not JobStatus.AWAITING_UPLOAD:
                 raise JobNotChangeable
             order = read_order(self.table, session_id, applied_seq=applied_seq)
+            if order.deletion is not None:
+                raise SessionNotFound("The session is being deleted.")
             accepted = replace(
                 job,
                 status=JobStatus.QUEUED,
@@ -82,7 +87,15 @@ class DynamoJobStore:
             try:
                 self.table.write(
                     self._job_update(accepted, *_unchanged(job)),
-                    order.write(session_id, {"accepted_seq": accepted.seq}),
+                    order.write(
+                        session_id,
+                        {
+                            "accepted_seq": accepted.seq,
+                            "list_name": WAITING_SESSIONS,
+                            "list_at_ms": max(order.lease_until_ms, _epoch_ms(accepted.updated_at + NOTIFIED_WITHIN)),
+                        },
+                        guard=" AND attribute_not_exists(deletion)" if order.stored else "",
+                    ),
                     Write(
                         key=seq_key(session_id, order.accepted_seq + 1),
                         item={"job_id": job_id, **self._expiry()},
@@ -152,6 +165,112 @@ class DynamoJobStore:
             return running
         raise AssertionError("unreachable: the pauses end with an error")
 
+    def begin_commit(self, job_id: str, lease: Lease) -> None:
+        try:
+            self.table.write(
+                Write(
+                    key=_job_key(job_id),
+                    expression="SET committing = :true",
+                    condition="#status = :running AND fence = :fence AND cancel_requested = :false",
+                    values={
+                        ":true": True,
+                        ":false": False,
+                        ":running": JobStatus.RUNNING.value,
+                        ":fence": lease.fence,
+                    },
+                    names=_STATUS,
+                )
+            )
+        except Refused as error:
+            job = self.get(job_id)
+            if job is None or job.fence != lease.fence or job.status is not JobStatus.RUNNING:
+                raise LockLost from error
+            raise JobCancelled from error
+
+    def hand_over(self, job_id: str, lease: Lease) -> None:
+        try:
+            self.table.write(
+                Write(
+                    key=_job_key(job_id),
+                    expression="SET starts = starts - :one",
+                    condition="#status = :running AND fence = :fence",
+                    values={":one": 1, ":running": JobStatus.RUNNING.value, ":fence": lease.fence},
+                    names=_STATUS,
+                )
+            )
+        except Refused:
+            return  # another worker's already
+
+    def cancel(self, job_id: str) -> Job:
+        for _ in contention_pauses():
+            stored = self._require(job_id)
+            if stored.status.ended:
+                raise JobNotChangeable
+            if stored.committing:
+                raise JobNotChangeable("The job is being committed; it can't be cancelled any more.")
+            if stored.status is JobStatus.RUNNING:
+                changed = replace(stored, cancel_requested=True)
+                writes: Sequence[Write] = (self._job_update(changed, *_unchanged(stored)),)
+            else:
+                # One that was accepted keeps its place in the order; the holder closes it when it comes there.
+                changed = replace(stored, status=JobStatus.CANCELLED, updated_at=self.clock.now())
+                writes = self._ending(changed, stored)
+            try:
+                self.table.write(*writes)
+            except Refused:
+                continue
+            return changed
+        raise AssertionError("unreachable: the pauses end with an error")
+
+    def put_back(self, failed: Job, again: Job) -> None:
+        put_back = replace(failed, retried_as=again.job_id)
+        condition, values = _unchanged(failed)
+        new = {**_job_item(again), **self._expiry()}
+        try:
+            self.table.write(
+                self._job_update(put_back, f"{condition} AND attribute_exists(list_name)", values),
+                Write(key=_job_key(again.job_id), item=new, condition="attribute_not_exists(pk)"),
+            )
+        except Refused as error:
+            raise JobNotChangeable("Only a job that failed can be put back, and only once.") from error
+
+    def failed(self, tenant: str, *, limit: int = 50) -> list[Job]:
+        return [_job_of(item) for item in self._listed(_failed_list(tenant), limit=limit, newest_first=True)]
+
+    def late_uploads(self, now: datetime, *, limit: int) -> list[Job]:
+        return [_job_of(item) for item in self._listed(OPEN_UPLOADS, until=now, limit=limit)]
+
+    def waiting_sessions(self, now: datetime, *, limit: int) -> list[str]:
+        items = self._listed(WAITING_SESSIONS, until=now, limit=limit)
+        return [item["pk"].removeprefix("session#") for item in items]
+
+    def _listed(
+        self, name: str, *, until: datetime | None = None, limit: int, newest_first: bool = False
+    ) -> list[Item]:
+        condition, values = "list_name = :list", {":list": name}
+        if until is not None:
+            condition += " AND list_at_ms <= :until"
+            values |= {":until": _epoch_ms(until)}  # type: ignore[dict-item]
+        return self.table.query(condition, values, index=BY_LIST, limit=limit, newest_first=newest_first)
+
+    def remove_session(self, session_id: str, *, before: datetime) -> None:
+        items = self.table.query(
+            "session_id = :session AND created_at < :before",
+            {":session": session_id, ":before": _text(before)},
+            index=BY_SESSION,
+        )
+        jobs = {item["job_id"] for item in items}
+        places = self.table.query(
+            "pk = :pk AND begins_with(sk, :seq)", {":pk": f"session#{session_id}", ":seq": "seq#"}
+        )
+        self.table.remove([_key_of(place) for place in places if place["job_id"] in jobs])
+        for job_id in jobs:
+            # The job's own item goes last: as long as it is there, a second try finds the rest.
+            own = self.table.query("pk = :pk", {":pk": _job_key(job_id)["pk"]})
+            events = [_key_of(item) for item in own if item["sk"] != _job_key(job_id)["sk"]]
+            self.table.remove(events)
+            self.table.remove([_job_key(job_id)])
+
     def finish(self, job: Job, lease: Lease) -> None:
         """A job that was ended meanwhile keeps that end; its place is closed all the same. Safe to repeat."""
         if job.seq is None or not job.status.ended:
@@ -214,11 +333,32 @@ class DynamoJobStore:
         )
         return [_event_of(item) for item in items]
 
-    def dead_letter(self, *, object_key: str, reason: str) -> None:
-        sort_key = f"{_text(self.clock.now())}#{object_key}".encode()[:_MAX_SORT_KEY_BYTES].decode(errors="ignore")
+    def dead_letter(self, letter: DeadLetter) -> None:
         self.table.put(
-            {"pk": "dead_letter", "sk": sort_key, "object_key": object_key, "reason": reason, **self._expiry()}
+            {
+                **_letter_key(letter.letter_id),
+                "letter_id": letter.letter_id,
+                "object_key": letter.object_key,
+                "object_version": letter.object_version,
+                "reason": letter.reason,
+                "created_at": _text(letter.created_at),
+                "of_session": letter.session_id,
+                "tenant": letter.tenant,
+                "list_name": _letter_list(letter.tenant),
+                "list_at_ms": _epoch_ms(letter.created_at),
+                **self._expiry(),
+            }
         )
+
+    def get_dead_letter(self, letter_id: str) -> DeadLetter | None:
+        item = self.table.get(_letter_key(letter_id))
+        return None if item is None else _letter_of(item)
+
+    def dead_letters(self, tenant: str | None, *, limit: int = 50) -> list[DeadLetter]:
+        return [_letter_of(item) for item in self._listed(_letter_list(tenant), limit=limit, newest_first=True)]
+
+    def remove_dead_letter(self, letter_id: str) -> None:
+        self.table.remove([_letter_key(letter_id)])
 
     def _require(self, job_id: str) -> Job:
         job = self.get(job_id)
@@ -242,7 +382,13 @@ class DynamoJobStore:
         return order
 
     def _ending(self, job: Job, stored: Job) -> Sequence[Write]:
-        ended = replace(job, seq=stored.seq, starts=stored.starts)
+        ended = replace(
+            job,
+            seq=stored.seq,
+            starts=stored.starts,
+            cancel_requested=stored.cancel_requested,
+            committing=stored.committing,
+        )
         last = self._last_event(job.job_id)
         terminal = JobEvent(seq=1 if last is None else last.seq + 1, name=TERMINAL, data={})
         return self._job_update(ended, *_unchanged(stored)), self._event(job.job_id, terminal)
@@ -276,8 +422,16 @@ def _holder(lease: Lease) -> dict[str, Any]:
 
 def _unchanged(job: Job) -> tuple[str, dict[str, Any]]:
     """The condition that nobody has changed the job since it was read."""
-    values = {":seen_status": job.status.value, ":seen_starts": job.starts}
-    return "#status = :seen_status AND starts = :seen_starts", values
+    values = {
+        ":seen_status": job.status.value,
+        ":seen_starts": job.starts,
+        ":seen_cancel": job.cancel_requested,
+        ":seen_committing": job.committing,
+    }
+    return (
+        "#status = :seen_status AND starts = :seen_starts"
+        " AND cancel_requested = :seen_cancel AND committing = :seen_committing"
+    ), values
 
 
 def _job_key(job_id: str) -> dict[str, str]:
@@ -302,7 +456,49 @@ def _job_item(job: Job) -> Item:
         "object_version": job.object_version,
         "starts": job.starts,
         "reindex": job.reindex,
+        "upload_until": None if job.upload_until is None else _text(job.upload_until),
+        "cancel_requested": job.cancel_requested,
+        "committing": job.committing,
+        "retried_as": job.retried_as,
+        **_listing(job),
     }
+
+
+def _listing(job: Job) -> Item:
+    """The list that the job is on, if somebody must look after it."""
+    if job.status is JobStatus.AWAITING_UPLOAD and job.upload_until is not None:
+        return {"list_name": OPEN_UPLOADS, "list_at_ms": _epoch_ms(job.upload_until)}
+    if job.status is JobStatus.ERROR and job.retried_as is None:
+        return {"list_name": _failed_list(job.tenant), "list_at_ms": _epoch_ms(job.updated_at)}
+    return {}
+
+
+def _failed_list(tenant: str) -> str:
+    return f"failed#{tenant}"
+
+
+def _letter_list(tenant: str | None) -> str:
+    return "dead_letters" if tenant is None else f"dead_letters#{tenant}"
+
+
+def _letter_key(letter_id: str) -> dict[str, str]:
+    return {"pk": f"dead_letter#{letter_id}", "sk": "letter"}
+
+
+def _letter_of(item: Item) -> DeadLetter:
+    return DeadLetter(
+        letter_id=item["letter_id"],
+        object_key=item["object_key"],
+        object_version=item["object_version"],
+        reason=item["reason"],
+        created_at=datetime.fromisoformat(item["created_at"]),
+        session_id=item["of_session"],
+        tenant=item["tenant"],
+    )
+
+
+def _key_of(item: Item) -> dict[str, str]:
+    return {"pk": item["pk"], "sk": item["sk"]}
 
 
 def _job_of(item: Item) -> Job:
@@ -330,6 +526,10 @@ def _job_of(item: Item) -> Job:
         object_version=item["object_version"],
         starts=item["starts"],
         reindex=item.get("reindex", False),
+        upload_until=None if item["upload_until"] is None else datetime.fromisoformat(item["upload_until"]),
+        cancel_requested=item["cancel_requested"],
+        committing=item["committing"],
+        retried_as=item["retried_as"],
     )
 
 
@@ -367,6 +567,10 @@ def capped(files: Sequence[SkippedFile]) -> list[dict[str, str]]:
 def _storable(text: str) -> str:
     """Cut to a sane length; broken surrogates, which no store takes, become question marks."""
     return text[:_MAX_TEXT_CHARACTERS].encode(errors="replace").decode()
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
 
 
 def _text(moment: datetime) -> str:

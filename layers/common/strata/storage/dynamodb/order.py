@@ -7,6 +7,13 @@ from typing import Any
 
 from strata.storage.dynamodb.client import Item, Table, Write
 
+BY_LIST = "by_list"
+"""The sparse index (list_name, list_at_ms): only items that somebody must look after are in it, so finding them is one
+query, whatever else the table holds."""
+WAITING_SESSIONS = "waiting_sessions"
+"""The list of sessions with accepted jobs that are not done, or with a holder: an idle session is not in it.
+`list_at_ms` is the end of the holder's lease, or the moment from which somebody should have come."""
+
 
 def order_key(session_id: str) -> dict[str, str]:
     return {"pk": f"session#{session_id}", "sk": "order"}
@@ -18,10 +25,11 @@ def seq_key(session_id: str, seq: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """The item as it was read. It is never deleted and never expires: numbers and fences only grow.
+    """The item as it was read. It goes with its session only and never expires: numbers and fences only grow.
 
     `stored` is False when there was none, `behind` when Postgres had applied more than was accepted here: the table
-    was emptied or restored, and the numbers below are seeded.
+    was emptied or restored, and the numbers below are seeded. `deletion`: the fence under which the session's deletion
+    was asked for.
     """
 
     accepted_seq: int
@@ -29,10 +37,11 @@ class Order:
     lock_owner: str | None = None
     lease_until_ms: int = 0
     fence: int = 0
+    deletion: int | None = None
     stored: bool = True
     behind: bool = False
 
-    def write(self, session_id: str, values: dict[str, Any]) -> Write:
+    def write(self, session_id: str, values: dict[str, Any], *, guard: str = "") -> Write:
         """Set attributes if order and lock are still as they were read; seeded numbers are written with them."""
         if not self.stored:
             # Nothing to compare with: the whole item is put, if there is still none.
@@ -52,7 +61,7 @@ class Order:
         return Write(
             key=order_key(session_id),
             expression="SET " + ", ".join(f"{name} = :{name}" for name in changed),
-            condition=condition,
+            condition=condition + guard,
             values={**{f":{name}": value for name, value in changed.items()}, **seen},
         )
 
@@ -75,6 +84,7 @@ def read_order(table: Table, session_id: str, *, applied_seq: int = 0) -> Order:
         lock_owner=order.lock_owner,
         lease_until_ms=order.lease_until_ms,
         fence=order.fence,
+        deletion=order.deletion,
         behind=True,
     )
 
@@ -86,6 +96,7 @@ def _order_of(item: Item) -> Order:
         lock_owner=item.get("lock_owner"),
         lease_until_ms=item["lease_until_ms"],
         fence=item["fence"],
+        deletion=item.get("deletion"),
     )
 
 

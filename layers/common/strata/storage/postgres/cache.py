@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob
+from strata.errors import SessionNotFound
+from strata.jobs.fault_points import reach
+from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -39,6 +41,13 @@ class PostgresBlobCache:
     def in_new_process(self) -> PostgresBlobCache:
         return PostgresBlobCache(self._database.in_new_process())
 
+    def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        rows = self._database.transact(lambda c: c.execute(self._sql["earlier_vectors"], _columns(wanted)).fetchall())
+        return {bytes(text_key): copying.vector(bytes(embedding)) for text_key, embedding in rows}
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
         rows are locked for as short as possible, and a word without a chunk does no harm.
@@ -47,7 +56,9 @@ class PostgresBlobCache:
         if not new:
             return
         term_ids = self._term_ids({term for blob in new.values() for chunk in blob.chunks for term in _terms(chunk)})
+        reach("before_cache_write")
         self._database.transact(lambda connection: self._keep(connection, new, term_ids))
+        reach("after_cache_write")
 
     def _term_ids(self, terms: Collection[str]) -> dict[str, int]:
         known: dict[str, int] = {}
@@ -64,12 +75,14 @@ class PostgresBlobCache:
         return connection.execute(self._sql["known_terms"], {"terms": terms}).fetchall()
 
     def _keep(self, connection: Connection, blobs: Mapping[BlobKey, PreparedBlob], term_ids: Mapping[str, int]) -> None:
+        self._refuse_deleted_repositories(connection, blobs)
         parameters = {
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
             "notes": [json.dumps([storable_text(note) for note in blob.notes]) for blob in blobs.values()],
         }
         added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
+        reach("in_cache_write")
         added_blobs: list[tuple[int, PreparedBlob]] = []
         with connection.cursor().copy(self._sql["copy_chunks"]) as copy:
             copy.write(copying.HEADER)
@@ -90,6 +103,17 @@ class PostgresBlobCache:
             for blob_id, blob in added_blobs:
                 copy.write(b"".join(_link_rows(blob_id, blob.links)))
             copy.write(copying.TRAILER)
+
+    def _refuse_deleted_repositories(self, connection: Connection, keys: Collection[BlobKey]) -> None:
+        repositories = sorted({(key.tenant, key.repo_id) for key in keys})
+        parameters = {
+            "tenants": [tenant for tenant, _ in repositories],
+            "repo_ids": [repo_id for _, repo_id in repositories],
+        }
+        connection.execute(self._sql["hold_repositories"], parameters)
+        # A statement of its own: after waiting for a deletion it must see what that has left.
+        if connection.execute(self._sql["deleted_repository"], parameters).fetchone() is not None:
+            raise SessionNotFound
 
 
 def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
@@ -142,5 +166,6 @@ def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, 
                 copying.int4_array(ids[order]),
                 copying.int4_array(occurrences[order]),
                 copying.int4(embedded.length),
+                chunk.text_key,
             )
         )

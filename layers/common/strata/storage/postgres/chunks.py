@@ -12,6 +12,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, TemporaryError
+from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, CommitResult
@@ -60,11 +61,15 @@ class _Commit:
         if len(request.upserts) + len(request.deletes) <= FILES_OF_A_SMALL_COMMIT:
             self._connection.execute(self._sql["by_lookups"])
         blob_ids = find_blobs(self._connection, session, request.upserts, request.keys)
+        reach("in_commit_before_writes")
         self._remove(parameters)
+        reach("in_commit_after_removes")
         written = write(self._connection, parameters, request.upserts, blob_ids) if blob_ids else 0
+        reach("in_commit_after_writes")
         self._change_rights(parameters)
         chunks = count_chunks(self._connection, session.active_index_id)
         finish(self._connection, request, session, chunks, request.counters)
+        reach("in_commit_before_its_end")
         result = CommitResult(
             generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False
         )

@@ -48,6 +48,11 @@ def halfvec(vector: Vector) -> bytes:
     return struct.pack(">hh", len(vector), 0) + vector.astype(">f2").tobytes()
 
 
+def vector(halfvec: bytes) -> Vector:
+    """The other way round."""
+    return np.frombuffer(halfvec, dtype=">f2", offset=4).astype(np.float32)
+
+
 def int4_array(values: NDArray[np.int64]) -> bytes:
     if not len(values):
         return struct.pack(">iii", 0, 0, INT4_OID)

@@ -1,4 +1,7 @@
-"""Reads chunks for one caller, as `strata_query`: each call is one statement in one round trip."""
+"""Reads chunks for one caller, as `strata_query`: each call is one statement in one round trip.
+
+The first call for a session asks for its index before; see `strata.retrieval.statements`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.indexing.reading import read_text
@@ -18,6 +22,7 @@ from strata.retrieval.explain import explanation
 from strata.retrieval.filters import LAYER_RANKS
 from strata.retrieval.statements import (
     CANDIDATE_COLUMNS,
+    NO_INDEX,
     SESSION_COLUMNS,
     Statement,
     files_statement,
@@ -37,7 +42,8 @@ _SETTINGS = """
 """
 
 _ATTEMPTS = 3
-"""A new index may go live between two statements of a round trip: then the search runs once more on the new one."""
+"""A new index may go live after we have learned the number of the old one: then the search runs on the new one."""
+_KNOWN_SESSIONS = 10_000
 
 
 class PostgresSearch:
@@ -46,6 +52,7 @@ class PostgresSearch:
     def __init__(self, database: Database, *, statement_timeout_s: float = 20.0) -> None:
         self._database = database
         self._statement_timeout_ms = round(statement_timeout_s * 1000)
+        self._indexes: dict[str, int] = {}
 
     def search(self, request: SearchRequest) -> Retrieved:
         question = request.question
@@ -89,20 +96,36 @@ class PostgresSearch:
                 raise SessionNotFound
             if not found[0]["index_moved"]:
                 return found
+            self._indexes.pop(session_id, None)
         raise StoreUnavailable("The session's index is being replaced; ask again.")
 
     def _rows(self, statement: Statement, session_id: str, identity: Identity) -> list[tuple[Any, ...]]:
+        parameters = statement.on(self._index_of(session_id, identity))
+        return self._read(statement.text, parameters, identity)
+
+    def _index_of(self, session_id: str, identity: Identity) -> int:
+        """The number of the session's index, once asked for and then remembered: no right comes of knowing it."""
+        if (known := self._indexes.get(session_id)) is not None:
+            return known
+        asked = index_statement(session_id)
+        rows = self._read(asked.text, asked.parameters, identity)
+        if not rows or rows[0][0] is None:
+            return NO_INDEX
+        if len(self._indexes) >= _KNOWN_SESSIONS:
+            self._indexes.clear()
+        self._indexes[session_id] = rows[0][0]
+        return self._indexes[session_id]
+
+    def _read(self, text: sql.Composed, parameters: Mapping[str, object], identity: Identity) -> list[tuple[Any, ...]]:
         settings = {
             "tenant": identity.tenant,
             "principals": json.dumps(identity.principals),
             "statement_timeout": str(self._statement_timeout_ms),
         }
-        index = index_statement(session_id)
 
         def work(connection: Connection) -> psycopg.Cursor[tuple[Any, ...]]:
             connection.execute(_SETTINGS, settings)
-            connection.execute(index.text, index.parameters)
-            return connection.execute(statement.text, statement.parameters)
+            return connection.execute(text, parameters)
 
         return self._database.pipelined(work).fetchall()
 
@@ -139,12 +162,13 @@ def _candidate(row: Mapping[str, Any], request: SearchRequest | None) -> Candida
         test_penalty=row["test_penalty"],
         layer_rank=LAYER_RANKS[layer],
         exact_rank=row["exact_rank"],
+        structural_rank=row["structural_rank"],
         explanation=_explanation(row, request) if request is not None and request.question.explain else None,
     )
 
 
 def _explanation(row: Mapping[str, Any], request: SearchRequest) -> Explanation:
-    names = ("dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "terms")
+    names = ("dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank", "terms")
     return explanation(
         request,
         **{name: row[name] for name in names},

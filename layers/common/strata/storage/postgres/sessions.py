@@ -8,7 +8,8 @@ from typing import Any
 
 from psycopg import errors
 
-from strata.errors import InvalidRequest, SessionNameTaken, StrataError
+from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence, StrataError
+from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, FileEntry
 from strata.ports import (
@@ -24,6 +25,9 @@ from strata.storage.postgres import chunks, new_index
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 
+PURGE_ROWS = 5_000
+"""How many rows of each table one step of a purge removes: about a second's work."""
+PURGE_BLOBS = 500
 LARGE_COMMIT_CHUNKS = 1_000
 """From here on a commit is followed by `tidy`."""
 LEAST_CHUNKS_THAT_DRIFT = 1_000
@@ -72,7 +76,7 @@ class PostgresSessionStore:
                 connection.execute(self._sql["add_index"], parameters)
             row = connection.execute(self._sql["session"], parameters).fetchone()
             if row is None:
-                raise SessionNameTaken  # deleted by somebody else between the two statements
+                raise SessionNameTaken("A session of this name is being deleted; try again in a moment.")
             return _session(row), new
 
         try:
@@ -91,6 +95,59 @@ class PostgresSessionStore:
             lambda connection: connection.execute(self._sql["session"], {"session_id": session_id}).fetchone()
         )
         return None if row is None else _session(row)
+
+    def claim(self, session_id: str, fence: int) -> None:
+        parameters = {"session_id": session_id, "fence": fence}
+
+        def work(connection: Connection) -> None:
+            if connection.execute(self._sql["claim"], parameters).fetchone() is None:
+                found = connection.execute(self._sql["session"], parameters).fetchone()
+                raise SessionNotFound if found is None else StaleFence
+
+        self._database.transact(work)
+
+    def set_readers(self, session_id: str, readers: Sequence[Principal]) -> Session:
+        parameters = {"session_id": session_id, "readers": sorted(set(readers))}
+
+        def work(connection: Connection) -> Session:
+            connection.execute(self._sql["set_readers"], parameters)
+            row = connection.execute(self._sql["session"], parameters).fetchone()
+            if row is None:
+                raise SessionNotFound
+            return _session(row)
+
+        return self._database.transact(work)
+
+    def delete(self, session_id: str, fence: int) -> bool:
+        parameters = {"session_id": session_id, "fence": fence}
+
+        def work(connection: Connection) -> bool:
+            if connection.execute(self._sql["delete_session"], parameters).rowcount == 0:
+                connection.execute(self._sql["raise_deleted_fence"], parameters)
+            return connection.execute(self._sql["session"], parameters).fetchone() is None
+
+        return self._database.transact(work)
+
+    def purge(self, session_id: str) -> bool:
+        def work(connection: Connection) -> bool:
+            row = connection.execute(self._sql["deleted_session"], {"session_id": session_id}).fetchone()
+            if row is None:
+                return False
+            tenant, repo_id, index_ids = row
+            rows = {"index_ids": index_ids, "limit": PURGE_ROWS}
+            blobs = {"tenant": tenant, "repo_id": repo_id, "limit": PURGE_BLOBS}
+            removed = [
+                connection.execute(self._sql[name], rows).rowcount
+                for name in ("purge_terms", "purge_vectors", "purge_chunks")
+            ]
+            return any((*removed, connection.execute(self._sql["purge_cache"], blobs).rowcount))
+
+        return self._database.transact(work)
+
+    def end_purge(self, session_id: str) -> None:
+        self._database.transact(
+            lambda connection: connection.execute(self._sql["end_purge"], {"session_id": session_id})
+        )
 
     def list_readable(self, identity: Identity) -> list[Session]:
         parameters = {"tenant": identity.tenant, "principals": list(identity.principals)}
@@ -120,7 +177,9 @@ class PostgresSessionStore:
         return float(row[0]) if row else 0.0
 
     def commit(self, request: CommitRequest) -> CommitResult:
+        reach("before_commit")
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
+        reach("after_commit")
         if committed.written >= LARGE_COMMIT_CHUNKS:
             self._tidy(committed.index_id)
         if committed.written and committed.result.chunks >= self._nearest_from_rows:

@@ -14,6 +14,35 @@ FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob
     WITH ORDINALITY AS k (tenant, repo_id, path, blob_sha, place)
 JOIN rag_blob_cache AS b USING (tenant, repo_id, path, blob_sha);
 
+-- name: earlier_vectors
+-- What the version of each file that was prepared last holds, by the hash of what was embedded; vectors as pgvector
+-- sends them.
+SELECT DISTINCT c.text_key, halfvec_send(c.embedding)
+FROM unnest(
+    %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(pipeline_versions)s::text[],
+    %(embedding_models)s::text[]
+) AS k (tenant, repo_id, path, pipeline_version, embedding_model)
+CROSS JOIN LATERAL (
+    SELECT b.blob_id FROM rag_blob_cache AS b
+    WHERE b.tenant = k.tenant AND b.repo_id = k.repo_id AND b.path = k.path
+      AND b.pipeline_version = k.pipeline_version AND b.embedding_model = k.embedding_model
+    ORDER BY b.blob_id DESC LIMIT 1
+) AS last
+JOIN rag_chunk_cache AS c USING (blob_id)
+WHERE c.text_key <> '';
+
+-- name: hold_repositories
+-- A session of the repository can't be deleted until this transaction has ended: what is kept now is seen by the purge.
+SELECT FROM rag_sessions WHERE (tenant, repo_id) IN (SELECT * FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[]))
+ORDER BY session_id FOR KEY SHARE;
+
+-- name: deleted_repository
+-- One whose last session was deleted: nothing is kept for it any more.
+SELECT d.repo_id FROM rag_deleted_sessions AS d
+WHERE (d.tenant, d.repo_id) IN (SELECT * FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[]))
+  AND NOT EXISTS (SELECT FROM rag_sessions AS s WHERE s.tenant = d.tenant AND s.repo_id = d.repo_id)
+LIMIT 1;
+
 -- name: known_terms
 SELECT term, term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[]);
 
@@ -41,5 +70,6 @@ COPY rag_link_cache (blob_id, kind, symbol, target, key, is_path, line) FROM STD
 
 -- name: copy_chunks
 COPY rag_chunk_cache (
-    blob_id, layer, ordinal, title, content, span_start, span_end, metadata, embedding, term_ids, term_counts, length
+    blob_id, layer, ordinal, title, content, span_start, span_end, metadata, embedding, term_ids, term_counts, length,
+    text_key
 ) FROM STDIN (FORMAT BINARY);

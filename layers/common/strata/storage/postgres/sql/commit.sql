@@ -2,12 +2,12 @@
 -- for each file to write.
 
 -- name: lock_session
--- Commits of one session take turns here; readers don't wait.
+-- Commits of one session take turns here; readers don't wait, nor does a job that fills the cache (`hold_repositories`).
 SELECT s.tenant, s.repo_id, s.active_index_id, s.generation, s.fence, s.applied_seq, s.applied_job_id,
        s.applied_counters, s.applied_chunks, s.previous_index_id, i.embedding_model, i.dimension, i.pipeline_version
 FROM rag_sessions AS s JOIN rag_indexes AS i ON i.index_id = s.active_index_id
 WHERE s.session_id = %(session_id)s
-FOR UPDATE OF s;
+FOR NO KEY UPDATE OF s;
 
 -- name: by_lookups
 -- A small change looks its rows up one by one: the planner, which can't know how few terms a file has, would read all

@@ -1,7 +1,11 @@
 -- name: add_session
--- Takes the name. No row: somebody has it already (also when both asked at the same time).
-INSERT INTO rag_sessions (session_id, tenant, project_id, repo_id, owner, readers)
-VALUES (%(session_id)s, %(tenant)s, %(project_id)s, %(repo_id)s, %(owner)s, %(readers)s)
+-- Takes the name. No row: somebody has it already (also when both asked at the same time), or a deleted session of that
+-- name is still being purged. A deleted one's numbers go on.
+INSERT INTO rag_sessions (session_id, tenant, project_id, repo_id, owner, readers, generation, fence, applied_seq)
+SELECT %(session_id)s, %(tenant)s, %(project_id)s, %(repo_id)s, %(owner)s, %(readers)s,
+       coalesce(d.generation + 1, 0), coalesce(d.fence, 0), coalesce(d.applied_seq, 0)
+FROM (SELECT) AS new LEFT JOIN rag_deleted_sessions AS d ON d.session_id = %(session_id)s
+WHERE d.purged IS NOT FALSE
 ON CONFLICT (session_id) DO NOTHING
 RETURNING session_id;
 
@@ -53,3 +57,66 @@ CROSS JOIN LATERAL (
     WHERE r.index_id = l.index_id AND r.layer = l.layer
 ) AS present
 WHERE s.session_id = %(session_id)s;
+
+-- name: claim
+-- Nothing is committed under an older fence from now on. No row: there is a newer holder, or no session.
+UPDATE rag_sessions SET fence = %(fence)s
+WHERE session_id = %(session_id)s AND fence <= %(fence)s
+RETURNING session_id;
+
+-- name: set_readers
+UPDATE rag_sessions SET readers = %(readers)s WHERE session_id = %(session_id)s;
+
+-- name: delete_session
+-- Indexes, statistics and provenance go with the row; chunks have no foreign key and are purged later. A session with
+-- this fence or a newer one is a later session of the same name.
+WITH gone AS (
+    DELETE FROM rag_sessions WHERE session_id = %(session_id)s AND fence < %(fence)s
+    RETURNING session_id, tenant, repo_id, generation, applied_seq
+)
+INSERT INTO rag_deleted_sessions AS d (session_id, tenant, repo_id, index_ids, generation, fence, applied_seq)
+SELECT g.session_id, g.tenant, g.repo_id, ARRAY(SELECT i.index_id FROM rag_indexes AS i WHERE i.session_id = g.session_id),
+       g.generation, %(fence)s, g.applied_seq
+FROM gone AS g
+ON CONFLICT (session_id) DO UPDATE SET
+    tenant = excluded.tenant, repo_id = excluded.repo_id, index_ids = d.index_ids || excluded.index_ids,
+    generation = excluded.generation, fence = excluded.fence, applied_seq = excluded.applied_seq, purged = false,
+    deleted_at = now();
+
+-- name: raise_deleted_fence
+-- A deletion asked for twice: the later fence counts.
+UPDATE rag_deleted_sessions SET fence = greatest(fence, %(fence)s)
+WHERE session_id = %(session_id)s AND NOT purged;
+
+-- name: deleted_session
+SELECT tenant, repo_id, index_ids FROM rag_deleted_sessions WHERE session_id = %(session_id)s AND NOT purged;
+
+-- name: purge_terms
+DELETE FROM rag_chunk_terms AS t USING (
+    SELECT index_id, chunk_id FROM rag_chunk_terms WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s
+) AS gone
+WHERE t.index_id = gone.index_id AND t.chunk_id = gone.chunk_id;
+
+-- name: purge_vectors
+DELETE FROM rag_chunk_vectors AS v USING (
+    SELECT index_id, chunk_id FROM rag_chunk_vectors WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s
+) AS gone
+WHERE v.index_id = gone.index_id AND v.chunk_id = gone.chunk_id;
+
+-- name: purge_chunks
+DELETE FROM rag_chunks AS c USING (
+    SELECT index_id, chunk_id FROM rag_chunks WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s
+) AS gone
+WHERE c.index_id = gone.index_id AND c.chunk_id = gone.chunk_id;
+
+-- name: purge_cache
+-- Prepared files of a repository that no session is left of.
+DELETE FROM rag_blob_cache WHERE blob_id IN (
+    SELECT b.blob_id FROM rag_blob_cache AS b
+    WHERE b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s
+      AND NOT EXISTS (SELECT FROM rag_sessions AS s WHERE s.tenant = b.tenant AND s.repo_id = b.repo_id)
+    LIMIT %(limit)s
+);
+
+-- name: end_purge
+UPDATE rag_deleted_sessions SET purged = true, index_ids = '{}' WHERE session_id = %(session_id)s AND NOT purged;

@@ -1,0 +1,279 @@
+"""Stores for fault tests, workers on them as processes that can be killed, and the serial model to hold against."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from strata import bootstrap
+from strata.jobs.fault_points import VARIABLE as FAULT_POINT
+from strata.jobs.sweeping import Sweep, Swept
+from strata.model.access import Identity
+from strata.model.corpus import blob_sha_of
+from strata.model.jobs import Job, JobKind, JobStatus
+from strata.ports import WorkOrder
+from strata.storage.dynamodb.order import Order, read_order
+from tests.support import fault_worker
+from tests.support.lambda_events import s3_event
+from tests.support.postgres import TestDatabase
+
+ANN = Identity(subject="ann", tenant="acme")
+LEASE_S = 1.0
+POINTS = (
+    "before_accept",
+    "after_accept",
+    "after_lock",
+    "after_claim",
+    "after_start",
+    "after_plan",
+    "before_cache_write",
+    "in_cache_write",
+    "after_cache_write",
+    "before_commit_mark",
+    "after_commit_mark",
+    "before_commit",
+    "in_commit_before_writes",
+    "in_commit_after_removes",
+    "in_commit_after_writes",
+    "in_commit_before_its_end",
+    "after_commit",
+    "before_finish",
+    "after_finish",
+    "before_release",
+    "after_release",
+)
+"""Every place in a worker's way where it is killed."""
+
+Files = Mapping[str, str]
+
+
+@dataclass
+class Calls:
+    """`WorkerCalls` that remember whom the sweep called for."""
+
+    orders: list[WorkOrder] = field(default_factory=list)
+
+    def send(self, order: WorkOrder) -> None:
+        self.orders.append(order)
+
+
+@dataclass(frozen=True)
+class Later:
+    """A clock ahead of the real one: the sweep of the next minute, without the wait."""
+
+    by: timedelta = timedelta(minutes=1)
+
+    def now(self) -> datetime:
+        return bootstrap.clock().now() + self.by
+
+
+@dataclass
+class World:
+    """One set of stores. In this process it takes requests and looks at the end; only workers touch the index."""
+
+    database: TestDatabase
+    environment: dict[str, str]
+    processes: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.processes = multiprocessing.get_context("forkserver")
+        self.processes.set_forkserver_preload([fault_worker.__name__])
+
+    # --- requests ---
+
+    def snapshot(self, session_id: str, files: Files, *, project_id: str = "shop") -> Job:
+        lines = [{"path": path, "content": content} for path, content in files.items()]
+        opened = bootstrap.lifecycle().open_snapshot(
+            ANN, session_id=session_id, project_id=project_id, inline=_json_lines(lines)
+        )
+        return opened.job
+
+    def changes(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> Job:
+        return bootstrap.lifecycle().open_changes(ANN, session_id, _json_lines(changes))
+
+    def foreign(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Changes that some S3 client puts under a name of its own: the event; nobody has accepted them yet."""
+        key = f"changes/{session_id}/by another hand+1.jsonl"
+        stored = bootstrap.object_store().put(key, _json_lines(changes), content_type="application/x-ndjson")
+        return s3_event(key, version=stored.version)
+
+    # --- workers ---
+
+    def start(
+        self, handler: str, event: dict[str, Any], *, fault: str = "", remaining_ms: int = 900_000, **environment: str
+    ) -> Any:
+        """A worker's process, at work."""
+        given = {**self.environment, **environment, FAULT_POINT: fault}
+        process = self.processes.Process(target=fault_worker.work, args=(given, handler, event, remaining_ms))
+        process.start()
+        return process
+
+    def deliver(self, job: Job, **options: Any) -> Any:
+        """The notification about a job's object, in a new process."""
+        handler = "changes" if job.kind is JobKind.CHANGES else "uploads"
+        return self.start(handler, s3_event(job.object_key, version=job.object_version), **options)
+
+    def obey(self, order: WorkOrder, **options: Any) -> Any:
+        return self.start("changes", {"strata": {"session_id": order.session_id, "job_id": order.job_id}}, **options)
+
+    def sweep(self) -> tuple[Swept, list[WorkOrder]]:
+        calls = Calls()
+        swept = Sweep(jobs=bootstrap.job_store(), objects=bootstrap.object_store(), calls=calls, clock=Later()).run()
+        return swept, calls.orders
+
+    # --- what is there ---
+
+    def order(self, session_id: str) -> Order:
+        return read_order(bootstrap._jobs_table(), session_id)
+
+    def job(self, job: Job) -> Job:
+        found = bootstrap.job_store().get(job.job_id)
+        assert found is not None
+        return found
+
+    def files(self, session_id: str) -> dict[str, str]:
+        """What the index says that it holds: hashes by path."""
+        return dict(self._rows("SELECT path, blob_sha FROM rag_session_chunk_map WHERE session_id = %s", session_id))
+
+    def chunks(self, session_id: str) -> list[tuple[Any, ...]]:
+        """The rows that readers see, without their numbers."""
+        return self._rows(
+            "SELECT c.path, c.layer, c.ordinal, c.title, c.content, c.span_start, c.span_end, c.blob_sha, c.acl,"
+            " v.embedding::text FROM rag_sessions AS s JOIN rag_chunks AS c ON c.index_id = s.active_index_id"
+            " JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) WHERE s.session_id = %s ORDER BY 1, 2, 3",
+            session_id,
+        )
+
+    def generation(self, session_id: str) -> int:
+        ((generation,),) = self._rows("SELECT generation FROM rag_sessions WHERE session_id = %s", session_id)
+        return int(generation)
+
+    def _rows(self, query: str, session_id: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database.owner_url) as connection:
+            return connection.execute(query.encode(), (session_id,)).fetchall()
+
+    # --- judgement ---
+
+    def finish(self, session_id: str, jobs: Sequence[Job], *, within_s: float = 60.0, **options: Any) -> None:
+        """What the platform does by itself: sweeps, until nothing waits."""
+        limit = time.monotonic() + within_s
+        while True:
+            order = self.order(session_id)
+            idle = order.accepted_seq == order.done_seq and order.lease_until_ms == 0
+            if idle and all(self.job(job).status.ended for job in jobs):
+                return
+            if time.monotonic() > limit:
+                raise AssertionError(f"{session_id} does not come to its end: {order}")
+            leased_s = order.lease_until_ms / 1000 + LEASE_S / 5 - time.time()
+            if leased_s > 0:  # a worker that came now would only find the lock taken
+                time.sleep(min(leased_s, LEASE_S))
+                continue
+            for called in self.sweep()[1]:
+                if called.session_id == session_id:
+                    self.obey(called, **options).join()
+            time.sleep(0.05)
+
+    def check(self, session_id: str, jobs: Sequence[Job], files: Files) -> None:
+        """The index is what the jobs in their order give, every job has ended once, and the lock is free."""
+        ended = [self.job(job) for job in jobs]
+        assert [(job.status, job.error_message) for job in ended] == [(JobStatus.DONE, None)] * len(jobs)
+        assert sorted(job.seq or 0 for job in ended) == list(range(1, len(jobs) + 1))
+        for job in ended:
+            events = bootstrap.job_store().events_after(job.job_id, 0)
+            assert [event.seq for event in events] == list(range(1, len(events) + 1))
+            assert [event.name for event in events].count("terminal") == 1
+            assert events[-1].name == "terminal"
+        order = self.order(session_id)
+        assert (order.accepted_seq, order.done_seq, order.lease_until_ms, order.lock_owner) == (
+            len(jobs),
+            len(jobs),
+            0,
+            None,
+        )
+        item = bootstrap._jobs_table().get({"pk": f"session#{session_id}", "sk": "order"})
+        assert item is not None
+        assert "list_name" not in item
+        assert self.generation(session_id) == len(jobs)
+        assert self.files(session_id) == {path: blob_sha_of(content.encode()) for path, content in files.items()}
+        assert self.chunks(session_id) == self.reference(f"{session_id}.reference", files)
+
+    def reference(self, session_id: str, files: Files) -> list[tuple[Any, ...]]:
+        """The rows of the same files, indexed in one go by a worker that nobody disturbs."""
+        job = self.snapshot(session_id, files)
+        process = self.deliver(job)
+        process.join()
+        assert self.job(job).status is JobStatus.DONE
+        return self.chunks(session_id)
+
+
+def killed(process: Any, timeout_s: float = 900.0) -> bool:
+    """Waits for the process's end; whether a fault point has killed it."""
+    process.join(timeout_s)
+    assert process.exitcode is not None, "the worker does not end"
+    return bool(process.exitcode == -signal.SIGKILL)
+
+
+def apply(files: dict[str, str], changes: Sequence[Mapping[str, Any]]) -> None:
+    """The serial model of a changes job."""
+    for change in changes:
+        if change["op"] == "delete":
+            files.pop(change["path"], None)
+        else:
+            files[change["path"]] = change["content"]
+
+
+def wait_until_stopped(pid: int, timeout_s: float = 30.0) -> None:
+    limit = time.monotonic() + timeout_s
+    while True:
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        if time.monotonic() > limit:
+            break
+        time.sleep(0.02)
+    raise AssertionError("the worker did not stop at its fault point")
+
+
+def _json_lines(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+@contextmanager
+def world(database: TestDatabase, aws: Mapping[str, str], bucket: str, jobs_table: str) -> Iterator[World]:
+    """The bootstrap of this process is built on the same stores while it lasts."""
+    environment = {
+        **aws,
+        "STRATA_DATABASE_URL": database.index_url,
+        "STRATA_BUCKET": bucket,
+        "STRATA_JOBS_TABLE": jobs_table,
+        "STRATA_CACHE_TABLE": "unused",
+        "STRATA_EMBEDDER": "hashed",
+        "STRATA_LEASE_S": str(LEASE_S),
+        "STRATA_WORKER_FUNCTION": "not-there",
+    }
+    before = dict(os.environ)
+    os.environ.update(environment)
+    _forget()
+    try:
+        yield World(database=database, environment=environment)
+    finally:
+        bootstrap._database().close()
+        os.environ.clear()
+        os.environ.update(before)
+        _forget()
+
+
+def _forget() -> None:
+    for factory in vars(bootstrap).values():
+        if hasattr(factory, "cache_clear"):
+            factory.cache_clear()
