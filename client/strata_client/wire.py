@@ -181,10 +181,10 @@ class Also(TypedDict):
 
 
 class ScorePart(TypedDict):
-    """What a list (`dense`, `lexical`, `exact`) adds to a row's score."""
+    """What a list (`dense`, `lexical`, `exact`) or a field of the reranker (`rank` is null) adds to a row's score."""
 
     name: str
-    rank: int
+    rank: int | None
     value: float | None
     weight: float
     part: float

@@ -141,27 +141,27 @@ def status(as_json: AsJson = False, api: Api = None, token: Token = None) -> Non
         screen.line(f"{client.api_url}: {health.get('status')}, version {health.get('version')}, {latency_ms:.0f} ms")
 
 
-def ensure_model(screen: Screen, data: Path) -> Path:
+def ensure_model(screen: Screen, data: Path, name: str = "minilm") -> Path:
     """The embedding model's folder, made if it is not there."""
-    from strata_local.models import pull_minilm
+    from strata_local.models import PULLS
 
-    target = data / "models" / "minilm"
-    pull_minilm(target, say=screen.note)
-    return target
+    if name not in PULLS:
+        raise ClientError(f"There is no model {name!r} to pull; those that there are: {', '.join(sorted(PULLS))}.")
+    return PULLS[name](data / "models" / name, say=screen.note)
 
 
 @model_app.command()
 def pull(
-    name: Annotated[str, typer.Argument(help="The model: minilm.")], data: Data = None, as_json: AsJson = False
+    name: Annotated[str, typer.Argument(help="The model: minilm or wordllama.")],
+    data: Data = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fetch an embedding model and convert it for this machine; does nothing when it is there.
 
     Example: strata model pull minilm
     """
-    if name != "minilm":
-        raise ClientError(f"There is no model {name!r} to pull; the one that there is: minilm.")
     screen = Screen(as_json=as_json)
-    target = ensure_model(screen, data_directory(data))
+    target = ensure_model(screen, data_directory(data), name)
     if as_json:
         screen.result({"model": name, "directory": str(target)})
     else:

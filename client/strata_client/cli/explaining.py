@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from strata_client.cli.screen import Screen
-from strata_client.wire import Explanation, Row
+from strata_client.wire import Explanation, Row, ScorePart
 
 _VALUE_NAMES = {"dense": "distance", "lexical": "bm25"}
 
@@ -22,10 +22,15 @@ def show_explanations(screen: Screen, rows: Sequence[Row]) -> None:
     screen.table(("#", "part", "adds", "because"), lines)
 
 
+def _value_name(part: ScorePart) -> str:
+    return _VALUE_NAMES.get(part["name"], "value") if part["rank"] is not None else "value"
+
+
 def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
     for part in explained["parts"]:
-        value = "" if part["value"] is None else f", {_VALUE_NAMES.get(part['name'], 'value')} {part['value']:.4f}"
-        yield part["name"], f"{part['part']:.5f}", f"rank {part['rank']}, weight {part['weight']:g}{value}"
+        value = "" if part["value"] is None else f", {_value_name(part)} {part['value']:.4f}"
+        rank = "" if part["rank"] is None else f"rank {part['rank']}, "
+        yield part["name"], f"{part['part']:.5f}", f"{rank}weight {part['weight']:g}{value}"
     yield "score", f"{row['score']:.5f}", f"{row['path']}:{row['span_start']}-{row['span_end']}"
     if explained["terms"] is None:
         yield "bm25", f"{row['bm25'] or 0:.4f}", "words are not told apart: the session has restricted files"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from strata_client.cli import benching, cloud, content
+from strata_client.cli import benching, cloud, content, evaluation
 from strata_client.cli.demo import demo
 from strata_client.cli.screen import Screen
 from strata_client.errors import ApiUnreachable, ClientError, StrataApiError
@@ -40,6 +40,7 @@ app.command()(cloud.token)
 app.command()(cloud.migrate)
 app.command(context_settings=benching.PASSED_ON)(benching.bench)
 app.add_typer(cloud.model_app, name="model")
+app.add_typer(evaluation.eval_app, name="eval")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -37,6 +37,7 @@ from strata.ports import (
     JobStore,
     LinkReader,
     ObjectStore,
+    Reranker,
     SessionLock,
     SessionStore,
     WorkerCalls,
@@ -84,9 +85,13 @@ def embedding_model() -> EmbeddingModel:
         from strata.providers.hashed.embedder import HashedEmbedder
 
         return EmbeddingModel(model_id=HashedEmbedder.model_id, dimension=HashedEmbedder.dimension)
-    from strata.providers.onnx.description import describe
+    from strata.providers.onnx.description import MODEL_FILE, describe
+    from strata.providers.static.embedder import TABLE_FILE
 
-    description = describe(_model_directory())
+    static = settings().embedder.name == "static"
+    description = describe(
+        _model_directory(), model_file=TABLE_FILE if static else MODEL_FILE, name=_model_directory().name
+    )
     return EmbeddingModel(model_id=description.model_id, dimension=description.dimension)
 
 
@@ -97,6 +102,10 @@ def embedder() -> Embedder:
         from strata.providers.hashed.embedder import HashedEmbedder
 
         return HashedEmbedder()
+    if settings().embedder.name == "static":
+        from strata.providers.static.embedder import StaticEmbedder
+
+        return StaticEmbedder.load(_model_directory())
     from strata.providers.onnx.embedder import OnnxEmbedder
 
     return OnnxEmbedder.load(_model_directory(), threads=settings().embedder.threads)
@@ -104,11 +113,14 @@ def embedder() -> Embedder:
 
 def _model_directory() -> Path:
     chosen = settings().embedder
-    if chosen.name != "onnx":
-        raise ConfigurationError("STRATA_EMBEDDER must be `onnx` or `hashed`.")
+    if chosen.name not in ("onnx", "static"):
+        raise ConfigurationError("STRATA_EMBEDDER must be `onnx`, `static` or `hashed`.")
     if not chosen.model_directory:
         raise ConfigurationError("STRATA_MODEL_DIRECTORY is not set.")
-    return Path(chosen.model_directory) / chosen.model
+    return Path(chosen.model_directory) / (chosen.model or _DEFAULT_MODELS[chosen.name])
+
+
+_DEFAULT_MODELS = {"onnx": "minilm", "static": "wordllama"}
 
 
 # --- stores --------------------------------------------------------------------------------------------------------
@@ -382,7 +394,31 @@ def warm_answering() -> None:
 def retriever() -> Retriever:
     from strata.retrieval.retrieve import Retriever
 
-    return Retriever(search=chunk_search(), embedder=embedder(), depth=settings().answering.retrieval_depth)
+    return Retriever(
+        search=chunk_search(),
+        embedder=embedder(),
+        depth=settings().answering.retrieval_depth,
+        reranker=reranker(),
+    )
+
+
+@cache
+def reranker() -> Reranker | None:
+    """The reranker that the settings name; None for the order of the fusion."""
+    name = settings().answering.reranker
+    if name not in _RERANKERS:
+        raise ConfigurationError(f"STRATA_RERANKER must be one of: {', '.join(sorted(_RERANKERS))}.")
+    return _RERANKERS[name]()
+
+
+def _features() -> Reranker:
+    from strata.retrieval.features import FeatureReranker
+
+    return FeatureReranker(languages=embedder().languages)
+
+
+_RERANKERS: dict[str, Callable[[], Reranker | None]] = {"features": _features, "none": lambda: None}
+"""Rerankers by name, imported on use."""
 
 
 @cache
@@ -405,7 +441,7 @@ def cache_gate() -> CacheGate:
     return CacheGate(
         cache=DynamoQueryCache(table=Table(client=client, name=settings().storage.cache_table), clock=clock()),
         search=chunk_search(),
-        retrieval_version=f"{__version__}/{PIPELINE_VERSION}/{answering.retrieval_depth}",
+        retrieval_version=f"{__version__}/{PIPELINE_VERSION}/{answering.retrieval_depth}/{answering.reranker}",
         ttl_s=answering.cache_ttl_s,
     )
 

@@ -52,6 +52,11 @@ class Embedder(TokenCounter, Protocol):
     @property
     def dimension(self) -> int: ...
 
+    @property
+    def languages(self) -> frozenset[str]:
+        """ISO 639-1 codes of the languages whose meaning the model knows; empty where that is not known."""
+        ...
+
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Raises `EmbedderUnavailable` (retry) or `EmbedderRejected` (wrong count, dimension, zero or non-finite)."""
         ...
@@ -72,7 +77,9 @@ class Generator(Protocol):
 
 
 class Reranker(Protocol):
-    def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved: ...
+    def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved:
+        """The same candidates, best first, under scores of its own; what the caller prefers stays in front."""
+        ...
 
 
 # --- storage: Postgres ---------------------------------------------------------------------------------------------

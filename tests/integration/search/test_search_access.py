@@ -46,6 +46,7 @@ class UnitEmbedder:
     model_id: str = EMBEDDING_MODEL
     dimension: int = 8
     max_tokens: int = 100
+    languages: frozenset[str] = frozenset()
 
     def count(self, texts: list[str]) -> list[int]:
         return [len(text.split()) for text in texts]

@@ -24,6 +24,7 @@ class StrictEmbedder:
     model_id = EMBEDDING_MODEL
     dimension = 8
     max_tokens = 100
+    languages: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -25,6 +25,7 @@ class CountingEmbedder:
     model_id = "counting"
     dimension = 256
     max_tokens = 20
+    languages: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.embedded = 0

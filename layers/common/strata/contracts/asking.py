@@ -271,8 +271,10 @@ class AlsoView(View):
 
 
 class ScorePartView(View):
+    """A list's part has a rank; a field's of the reranker has none."""
+
     name: str
-    rank: int
+    rank: int | None
     value: float | None
     weight: float
     part: float

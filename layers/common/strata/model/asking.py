@@ -82,10 +82,13 @@ class Also:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorePart:
-    """What a list adds to a row's score: the row's rank and its own score there, and the list's weight."""
+    """What a list, or a field of the reranker, adds to a row's score: its value times its weight.
+
+    In a list the row has a rank, and `value` is its own score there; a field has no rank.
+    """
 
     name: str
-    rank: int
+    rank: int | None
     value: float | None
     weight: float
     part: float

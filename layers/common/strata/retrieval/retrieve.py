@@ -10,11 +10,12 @@ from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
 from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retrieved
 from strata.model.corpus import Layer
-from strata.ports import ChunkSearch, Embedder, SearchRequest
+from strata.ports import ChunkSearch, Embedder, Reranker, SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
 from strata.retrieval.naming import names_in
+from strata.retrieval.weighing import fusion_weights, shape_of
 
 MAX_FILE_CHUNKS = 500
 """Rows that one call for exact files returns at most."""
@@ -23,16 +24,22 @@ MAX_FILE_CHUNKS = 500
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
+RERANKED_ROWS = 50
+"""Rows of the fused list that are ranked anew: twice as many win 0.004 of nDCG@10 at the most."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retriever:
     """Finds the chunks of a session that answer a question.
 
-    `depth` is how many rows each list (dense, lexical) gives to the fusion.
+    `depth` is how many rows each list (dense, lexical) gives to the fusion; with a reranker, `RERANKED_ROWS` of the
+    fused ones are ranked anew before the best are returned.
     """
 
     search: ChunkSearch
     embedder: Embedder
     depth: int
+    reranker: Reranker | None = None
 
     def retrieve(self, question: Question) -> Retrieved:
         """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
@@ -46,7 +53,8 @@ class Retriever:
         terms = query_terms(question.text)
         if not terms:
             raise InvalidQuery("The question holds no word and no number; ask in words.")
-        retrieved = self.search.search(
+        weights = fusion_weights(shape_of(question.text, self.embedder.languages))
+        found = self.search.search(
             SearchRequest(
                 question=question,
                 embedding=self.embedder.embed_query(question.text),
@@ -54,10 +62,14 @@ class Retriever:
                 terms=terms,
                 names=names_in(question.text),
                 depth=self.depth,
-                rows=max(self.depth, 2 * question.limit),
+                rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
+                dense_weight=weights.dense,
+                lexical_weight=weights.lexical,
             )
         )
-        return replace(retrieved, candidates=diversified(retrieved.candidates, question.limit))
+        if self.reranker is not None:
+            found = self.reranker.rerank(question, found)
+        return replace(found, candidates=diversified(found.candidates, question.limit))
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.

@@ -51,17 +51,23 @@ class IndexingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderSettings:
-    """`name` is `onnx` (a model directory under `model_directory`) or `hashed` (tests only)."""
+    """`name` is `onnx` or `static` (a model directory under `model_directory`), or `hashed` (tests only).
+
+    `model` is the directory's name: minilm for `onnx` and wordllama for `static` unless another is set.
+    """
 
     name: str = "onnx"
-    model: str = "minilm"
+    model: str = ""
     model_directory: str = ""
     threads: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringSettings:
+    """`reranker` is `features` (a linear model over the ranking fields) or `none` (the order of the fusion)."""
+
     generator: str = "extractive"
+    reranker: str = "features"
     max_context_tokens: int = 3_000
     retrieval_depth: int = 50
     cache_ttl_s: int = 3_600

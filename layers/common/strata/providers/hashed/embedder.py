@@ -22,6 +22,7 @@ class HashedEmbedder:
     model_id: ClassVar[str] = "hashed-256"
     dimension: ClassVar[int] = 256
     max_tokens: ClassVar[int] = 254
+    languages: ClassVar[frozenset[str]] = frozenset()
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Words and marks of each text, in order.

@@ -15,24 +15,28 @@ TOKENIZER_FILE = "tokenizer.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """`max_tokens` counts without the two special tokens; `weights_sha256` names the weights it was made from."""
+    """`max_tokens` counts without the special tokens; `weights_sha256` names the weights it was made from.
+
+    `languages` are those whose meaning the model knows, as ISO 639-1 codes; none are named where nobody has measured.
+    """
 
     model_id: str
     dimension: int
     max_tokens: int
     quantisation: str
     weights_sha256: str
+    languages: tuple[str, ...] = ()
 
 
-def describe(model_directory: Path) -> ModelDescription:
-    """Read the description; raises `ConfigurationError` that says how to get a model when there is none."""
+def describe(model_directory: Path, *, model_file: str = MODEL_FILE, name: str = "minilm") -> ModelDescription:
+    """Read the description; raises `ConfigurationError` that says how to get the model `name` when there is none."""
     missing = [
-        name for name in (DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE) if not (model_directory / name).is_file()
+        file for file in (DESCRIPTION_FILE, model_file, TOKENIZER_FILE) if not (model_directory / file).is_file()
     ]
     if missing:
         raise ConfigurationError(
             f"{model_directory} holds no embedding model ({', '.join(missing)} missing): "
-            "run `strata model pull minilm`."
+            f"run `strata model pull {name}`."
         )
     try:
         found = json.loads((model_directory / DESCRIPTION_FILE).read_text(encoding="utf-8"))
@@ -42,8 +46,9 @@ def describe(model_directory: Path) -> ModelDescription:
             max_tokens=int(found["max_tokens"]),
             quantisation=str(found["quantisation"]),
             weights_sha256=str(found["weights_sha256"]),
+            languages=tuple(str(language) for language in found.get("languages", ())),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{model_directory / DESCRIPTION_FILE} is not a model's description; run `strata model pull minilm` again."
+            f"{model_directory / DESCRIPTION_FILE} is not a model's description; run `strata model pull {name}` again."
         ) from error

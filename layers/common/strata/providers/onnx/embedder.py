@@ -44,6 +44,7 @@ class OnnxEmbedder:
     model_id: str
     dimension: int
     max_tokens: int
+    languages: frozenset[str]
     threads: int
     session: InferenceSession = field(repr=False)
     tokenizer: Tokenizer = field(repr=False)
@@ -89,6 +90,7 @@ class OnnxEmbedder:
             model_id=description.model_id,
             dimension=description.dimension,
             max_tokens=description.max_tokens,
+            languages=frozenset(description.languages),
             threads=threads or _usable_cores(),
             session=session,
             tokenizer=tokenizer,

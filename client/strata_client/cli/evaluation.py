@@ -1,0 +1,125 @@
+"""`strata eval`: measures retrieval on judged sets. The harness is the project's; the client alone has none."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from strata_client.cli.connecting import data_directory
+from strata_client.cli.options import AsJson
+from strata_client.cli.screen import Screen
+from strata_client.errors import ClientError
+
+eval_app = typer.Typer(help="Measure retrieval on judged sets.", no_args_is_help=True)
+
+Sets = Annotated[
+    Path,
+    typer.Option(
+        "--data", metavar="DIR", help="A judged set (corpus.jsonl, queries.jsonl, qrels.tsv), or a folder of them."
+    ),
+]
+Chosen = Annotated[str, typer.Option("--sets", help="Names with commas between; default: all in the folder.")]
+EmbedderName = Annotated[str, typer.Option("--embedder", help="onnx (MiniLM) or static (WordLlama).")]
+State = Annotated[
+    Path | None, typer.Option("--state", metavar="DIR", help="Where models and vectors are kept; default: .strata.")
+]
+
+
+@eval_app.command()
+def run(
+    *,
+    data: Sets,
+    sets: Chosen = "",
+    steps: Annotated[str, typer.Option(help="naive, bm25+rrf, weighing, features; default: all.")] = "",
+    embedder: EmbedderName = "onnx",
+    layers: Annotated[str, typer.Option(help="Ask these layers only, say C0,D3; default: all.")] = "",
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Save nDCG@10 as a picture.")] = None,
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Climb the ladder: each step of the pipeline on the same questions, and whether it is worth its place.
+
+    The files are indexed and asked in a Postgres of their own; vectors are kept between runs. With --json, one set
+    prints one object, several print {"sets": [...]}.
+
+    Example: strata eval run --data ~/sets/scifact --json
+    """
+    running = _harness()
+    screen = Screen(as_json=as_json)
+    home = data_directory(state)
+    reports = running.run(
+        data, sets=_names(sets), steps=_names(steps), embedder=embedder, layers=_names(layers),
+        models=home / "models", cache=home / "eval", say=screen.note,
+    )  # fmt: skip
+    if plot is not None:
+        from strata_eval.plotting import ladder_svg
+
+        plot.write_text(ladder_svg(reports), encoding="utf-8")
+        screen.note(f"The plot is in {plot}.")
+    if as_json:
+        screen.result(reports[0] if len(reports) == 1 else {"sets": reports})
+    else:
+        screen.table(*running.table_rows(reports))
+
+
+@eval_app.command()
+def train(
+    *,
+    data: Sets,
+    sets: Chosen = "",
+    embedder: EmbedderName = "onnx",
+    write: Annotated[bool, typer.Option("--write", help="Put the weights into the package.")] = False,
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn the weights of the reranker, and say what they are worth on sets that they were not learned from.
+
+    Example: strata eval train --data ~/sets --write
+    """
+    running = _harness()
+    screen = Screen(as_json=as_json)
+    home = data_directory(state)
+    report = running.run_training(
+        data, sets=_names(sets), embedder=embedder, models=home / "models", cache=home / "eval", write=write,
+        commit=_commit(), say=screen.note,
+    )  # fmt: skip
+    if as_json:
+        screen.result(report)
+        return
+    for row in report["run"]["leave_one_set_out"]:
+        change = row["difference"]
+        screen.line(
+            f"{row['set']:24} fusion {row['fusion']['ndcg@10']:.3f}  unseen {row['unseen']['ndcg@10']:.3f}  "
+            f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})"
+        )
+    for name, weight in report["weights"].items():
+        screen.line(f"{name:24} {weight:+.3f}")
+
+
+def _harness() -> ModuleType:
+    try:
+        from strata_eval import running
+    except ModuleNotFoundError as error:
+        raise ClientError(
+            f"`strata eval` needs the project's packages ({error.name} is missing): run it in the project's folder, "
+            "after `make run`."
+        ) from error
+    return running
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _commit() -> str:
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()

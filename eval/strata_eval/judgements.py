@@ -1,0 +1,95 @@
+"""What is asked for beyond the file: golden chunks, and the lines of a symbol; and the pieces that are found."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from strata.model.asking import Candidate
+from strata.model.corpus import Chunk, Layer, Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """Lines of a file that answer a query; `chunk` is the number of a given chunk, None for a symbol's lines."""
+
+    path: str
+    span: Span
+    chunk: int | None = None
+
+    def found_by(self, row: Candidate | Chunk, *, given: bool) -> bool:
+        """Given chunks are found whole; lines by a row that covers half of them; a symbol by any row that meets it."""
+        if row.path != self.path:
+            return False
+        if given:
+            return row.ordinal == self.chunk
+        shared = min(row.span.end, self.span.end) - max(row.span.start, self.span.start) + 1
+        return shared > 0 if self.chunk is None else 2 * shared >= self.span.end - self.span.start + 1
+
+
+def read_golden(folder: Path) -> dict[str, tuple[Golden, ...]]:
+    """The golden pieces of each query; empty for a set that judges files only."""
+    with (folder / "qrels.tsv").open(encoding="utf-8", newline="") as file:
+        rows = [
+            row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if int(row["relevance"]) > 0
+        ]
+    golden: dict[str, list[Golden]] = {}
+    if rows and "chunk_index" in rows[0]:
+        spans = _spans_of_given_chunks(folder)
+        for row in rows:
+            number = int(row["chunk_index"])
+            golden.setdefault(row["query_id"], []).append(
+                Golden(path=row["path"], span=spans[row["path"], number], chunk=number)
+            )
+    elif rows and "start_line" in rows[0]:
+        for row in rows:
+            span = Span(start=int(row["start_line"]), end=int(row["end_line"]))
+            golden.setdefault(row["query_id"], []).append(Golden(path=row["path"], span=span))
+    return {query: tuple(pieces) for query, pieces in golden.items()}
+
+
+def read_given_chunks(folder: Path) -> dict[str, list[Chunk]]:
+    """The chunks that the set brings along, as rows of C0 by path; their ordinal is their number in the file."""
+    given: dict[str, list[Chunk]] = {}
+    spans = _spans_of_given_chunks(folder)
+    for path, title, _, texts in _files(folder):
+        given[path] = [
+            Chunk(
+                path=path,
+                layer=Layer.C0_SOURCE_CHUNKS,
+                ordinal=number,
+                title=title,
+                context=path,
+                content=text,
+                span=spans[path, number],
+            )
+            for number, text in enumerate(texts)
+            if text.strip()
+        ]
+    return given
+
+
+def _files(folder: Path) -> list[tuple[str, str, str, list[str]]]:
+    with (folder / "corpus.jsonl").open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    return [(row["path"], row.get("title", ""), row["text"], row.get("chunks", [])) for row in rows]
+
+
+def _spans_of_given_chunks(folder: Path) -> Mapping[tuple[str, int], Span]:
+    spans: dict[tuple[str, int], Span] = {}
+    for path, _, text, chunks in _files(folder):
+        start = 0
+        for number, chunk in enumerate(chunks):
+            found = text.find(chunk, start)
+            start = max(start, found)
+            first = text.count("\n", 0, max(0, found)) + 1
+            spans[path, number] = Span(start=first, end=first + chunk.rstrip("\n").count("\n"))
+    return spans
+
+
+def pass_at(golden: Sequence[Golden], rows: Sequence[Candidate], k: int, *, given: bool) -> float:
+    """The share of the golden chunks that are among the first `k` rows."""
+    return sum(any(piece.found_by(row, given=given) for row in rows[:k]) for piece in golden) / len(golden)

@@ -1,0 +1,134 @@
+"""`strata eval run` and `strata eval train`, from names of sets to reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from strata.errors import ConfigurationError
+from strata.model.corpus import Layer
+from strata.retrieval.features import WEIGHTS_FILE
+from strata_eval.ladder import GIVEN, STEPS, postgres, run_set
+from strata_eval.models import cached_embedder
+from strata_eval.training import read_course, train
+
+Say = Callable[[str], None]
+
+
+def set_names(data: Path, chosen: Sequence[str]) -> tuple[Path, list[str]]:
+    """The folder that holds the sets, and which to run: those chosen, or the one that `data` is, or all in it.
+
+    A set with chunks of its own is run twice: cut by us, and (its name with `-given`) as it comes.
+    """
+    if (data / "qrels.tsv").is_file():
+        data, found = data.absolute().parent, [data.absolute().name]
+    else:
+        found = sorted(path.parent.name for path in data.glob("*/qrels.tsv"))
+    found += [f"{name}{GIVEN}" for name in found if _has_chunks(data / name)]
+    unknown = sorted(set(chosen) - set(found))
+    if unknown or not found:
+        raise ConfigurationError(
+            f"{data} holds no set named {', '.join(unknown)}; it holds: {', '.join(sorted(found))}."
+            if found
+            else f"{data} holds no set: a folder with corpus.jsonl, queries.jsonl and qrels.tsv."
+        )
+    return data, list(chosen) or sorted(found)
+
+
+def run(
+    data: Path,
+    *,
+    sets: Sequence[str],
+    steps: Sequence[str],
+    embedder: str,
+    layers: Sequence[str],
+    models: Path,
+    cache: Path,
+    say: Say,
+) -> list[dict[str, Any]]:
+    """One object a set. Raises `ConfigurationError` for an unknown set or step."""
+    if unknown := sorted(set(steps) - STEPS.keys()):
+        raise ConfigurationError(f"There is no step {', '.join(unknown)}; the steps are {', '.join(STEPS)}.")
+    folder, names = set_names(data, sets)
+    with_cache = cached_embedder(embedder, models=models, cache=cache, say=say)
+    reports = []
+    with postgres() as (sessions, blobs, search):
+        for name in names:
+            say(f"{name}: indexing and asking")
+            reports.append(
+                run_set(
+                    folder,
+                    name,
+                    embedder=with_cache,
+                    steps=list(steps) or list(STEPS),
+                    sessions=sessions,
+                    cache=blobs,
+                    search=search,
+                    layers=[Layer.named(layer) for layer in layers],
+                )
+            )
+    return reports
+
+
+def run_training(
+    data: Path, *, sets: Sequence[str], embedder: str, models: Path, cache: Path, write: bool, commit: str, say: Say
+) -> dict[str, Any]:
+    """Train on the sets; with `write`, the weights go into the package, with the run that made them."""
+    folder, names = set_names(data, sets)
+    with_cache = cached_embedder(embedder, models=models, cache=cache, say=say)
+    courses = []
+    for name in names:
+        say(f"{name}: reading")
+        courses.append(read_course(folder, name, with_cache))
+    found = train(courses, with_cache.languages, say)
+    report = {
+        "weights": found["weights"],
+        "run": {
+            "date": datetime.now(UTC).date().isoformat(),
+            "commit": commit,
+            "embedder": with_cache.model_id,
+            "sets": names,
+            "leave_one_set_out": found["leave_one_set_out"],
+        },
+    }
+    if write:
+        WEIGHTS_FILE.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return report
+
+
+SHOWN = ("hit@1", "hit@10", "mrr@10", "ndcg@10", "precision@5", "pass@5", "pass@10", "pass@20", "symbol_hit@10",
+         "symbol_ndcg@10")  # fmt: skip
+
+
+def table_rows(reports: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """The ladder as a table: columns and rows."""
+    columns = ["set", "step", *SHOWN, "p50 ms", "p95 ms", "change of nDCG@10 (95 %)", "verdict"]
+    rows = []
+    for report in reports:
+        rows.append([report["set"], "(bm25 alone)", *_figures(report["arms"]["bm25"]), "", "", "", ""])
+        for step in report["steps"]:
+            change = step["difference"]
+            rows.append(
+                [
+                    report["set"],
+                    step["name"],
+                    *_figures(step["metrics"]),
+                    f"{step['latency_ms']['p50']:.1f}",
+                    f"{step['latency_ms']['p95']:.1f}",
+                    f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else "",
+                    step["verdict"],
+                ]
+            )
+    return columns, rows
+
+
+def _figures(metrics: Mapping[str, float]) -> list[str]:
+    return [f"{metrics[name]:.3f}" if name in metrics else "" for name in SHOWN]
+
+
+def _has_chunks(folder: Path) -> bool:
+    with (folder / "corpus.jsonl").open(encoding="utf-8") as file:
+        return "chunks" in json.loads(file.readline() or "{}")

@@ -1,0 +1,63 @@
+"""Rows found for each query → the metrics of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from strata.model.asking import Candidate
+from strata_eval.dataset import JudgedSet
+from strata_eval.judgements import Golden, pass_at
+from strata_eval.metrics import hit, ndcg, precision, reciprocal_rank
+
+Rows = Sequence[Candidate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Means by the metric's name, and nDCG@10 of each query, in the order of the set's queries."""
+
+    metrics: Mapping[str, float]
+    ndcg: tuple[float, ...]
+
+
+def score(
+    judged: JudgedSet, found: Sequence[Rows], golden: Mapping[str, Sequence[Golden]], *, given: bool = False
+) -> Scored:
+    """`found` holds each query's rows, best first.
+
+    By file: the first row of a file gives it its rank. `precision@5` counts rows that are of a relevant file,
+    `precision@5_by_document` files; its ceiling is 0.2 with one relevant file.
+    """
+    values: dict[str, list[float]] = {}
+
+    def add(name: str, value: float) -> None:
+        values.setdefault(name, []).append(value)
+
+    for query, rows in zip(judged.queries, found, strict=True):
+        relevant = judged.relevant[query.query_id]
+        files = list(dict.fromkeys(row.path for row in rows))
+        for k in (1, 5, 10):
+            add(f"hit@{k}", hit(files, relevant, k=k))
+        add("mrr@10", reciprocal_rank(files, relevant))
+        add("ndcg@10", ndcg(files, relevant))
+        add("precision@5", sum(row.path in relevant for row in rows[:5]) / 5)
+        add("precision@5_by_document", precision(files, relevant))
+        pieces = golden.get(query.query_id, ())
+        if pieces and pieces[0].chunk is not None:
+            for k in (5, 10, 20):
+                add(f"pass@{k}", pass_at(pieces, rows, k, given=given))
+        elif pieces:
+            ranks = [
+                rank
+                for rank, row in enumerate(rows[:10], start=1)
+                if any(piece.found_by(row, given=False) for piece in pieces)
+            ]
+            add("symbol_hit@10", float(bool(ranks)))
+            add("symbol_ndcg@10", 1.0 / float(np.log2(ranks[0] + 1)) if ranks else 0.0)
+    return Scored(
+        metrics={name: round(float(np.mean(numbers)), 4) for name, numbers in values.items()},
+        ndcg=tuple(values["ndcg@10"]),
+    )
