@@ -40,6 +40,10 @@ class StoredVectors:
     def max_tokens(self) -> int:
         return self.embedder.max_tokens
 
+    @property
+    def languages(self) -> frozenset[str]:
+        return self.embedder.languages
+
     def count(self, texts: Sequence[str]) -> list[int]:
         return self.embedder.count(texts)
 
