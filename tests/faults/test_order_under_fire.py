@@ -166,12 +166,12 @@ def shared_world_later() -> Any:
 
 def test_a_snapshot_that_takes_many_workers_time_comes_to_its_end(shared_world: World) -> None:
     session = "long"
-    files = {f"docs/{number:04d}.md": f"# Page {number}\n\nText {number}.\n" for number in range(640)}
+    files = {f"docs/{number:04d}.md": f"# Page {number}\n\nText {number}.\n" for number in range(1_280)}
     job = shared_world.snapshot(session, files)
     workers = 0
     while not shared_world.job(job).status.ended:
         # 20 s are kept in reserve: each of them works for a second or two.
-        shared_world.deliver(job, remaining_ms=21_500, STRATA_TEST_EMBEDDER="slow=0.6").join()
+        shared_world.deliver(job, remaining_ms=21_500, STRATA_TEST_EMBEDDER="slow=1.0").join()
         workers += 1
         assert workers < 60
     assert workers > 5  # more than a job may be begun without an end
