@@ -13,9 +13,10 @@ from typing import Any
 from strata.errors import StrataError
 from strata.ports import Embedder
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
-from strata_bench.index import run_index
+from strata_bench.index import run_growth, run_index
 from strata_bench.query import run_query
 from strata_bench.scale import run_scale
+from strata_bench.vectors import StoredVectors
 from strata_bench.workbench import Workbench, workbench
 from strata_local.errors import LocalCloudError
 from strata_local.models import pull_minilm
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         corpus = read_corpus(options.corpus) if options.corpus else own_corpus()
         embedder = _embedder(options.embedder, threads=options.threads)
+        if options.what == "index" and not options.embed:
+            embedder = StoredVectors(embedder=embedder)
         with workbench(embedder) as bench:
             found = _measured(bench, corpus, embedder, options)
     except (StrataError, LocalCloudError) as error:
@@ -46,8 +49,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         choices=["all", "index", "query", "scale"],
         default="all",
-        help="index: files and chunks a second; query: against plain SQL on the same rows; all: both; "
-        "scale: growth with the number of chunks",
+        help="index: files and chunks a second, embedding apart; query: against plain SQL on the same rows; "
+        "all: both, with the embedder's work; scale: growth with the number of chunks",
     )
     parser.add_argument(
         "--data",
@@ -58,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--embedder", choices=["onnx", "hashed"], default="onnx", help="`hashed` costs no time")
     parser.add_argument("--threads", type=int, default=0, help="threads of the embedder; 0: one a core")
+    parser.add_argument("--embed", action="store_true", help="index: with the embedder's work, not stored vectors")
+    parser.add_argument("--copies", default="", help="index: growth with so many copies of the corpus, say 1,4,16")
     parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
     parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
     parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
@@ -74,7 +79,10 @@ def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: arg
         bench.snapshot(corpus.files)
         return _asked(bench, corpus)
     index = run_index(bench, corpus)
-    return index if options.what == "index" else {"index": index, "query": _asked(bench, corpus)}
+    if options.what == "index":
+        copies = [int(count) for count in options.copies.split(",") if count]
+        return {**index, "growth": run_growth(bench, corpus, copies, _say)} if copies else index
+    return {"index": index, "query": _asked(bench, corpus)}
 
 
 def _asked(bench: Workbench, corpus: Corpus) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,22 @@ class Workbench:
     cache: PostgresBlobCache
     objects: ObjectStore
     query_url: str
+    index_url: str
+    postgres_pid: int
+    session: str = SESSION
     jobs: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def in_session(self, name: str) -> Workbench:
+        """The same for a new session, whose project nobody has prepared a file of."""
+        self.sessions.create(
+            session_id=name,
+            identity=IDENTITY,
+            project_id=name,
+            embedding_model=self.indexer.embedder.model_id,
+            dimension=self.indexer.embedder.dimension,
+            pipeline_version=PIPELINE_VERSION,
+        )
+        return replace(self, session=name)
 
     def snapshot(self, files: Mapping[str, str]) -> JobReport:
         job, lease = self._job(JobKind.SNAPSHOT, [{"path": path, "content": text} for path, text in files.items()])
@@ -68,18 +83,18 @@ class Workbench:
         return self.indexer.index_changes(job, lease, _unseen)
 
     def question(self, text: str, *, limit: int) -> Question:
-        return Question(text=text, session_id=SESSION, identity=IDENTITY, limit=limit)
+        return Question(text=text, session_id=self.session, identity=IDENTITY, limit=limit)
 
     def _job(self, kind: JobKind, lines: Sequence[Mapping[str, str]]) -> tuple[Job, Lease]:
         """Store the upload and describe a job that has just been started on it."""
         number = next(self.jobs)
-        key = f"uploads/{SESSION}/job-{number}.jsonl"
+        key = f"uploads/{self.session}/job-{number}.jsonl"
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         self.objects.put(key, body, content_type="application/jsonl")
         now = datetime.now(UTC)
         job = Job(
             job_id=f"job-{number}",
-            session_id=SESSION,
+            session_id=self.session,
             tenant=IDENTITY.tenant,
             kind=kind,
             status=JobStatus.RUNNING,
@@ -89,7 +104,7 @@ class Workbench:
             seq=number,
             fence=number,
         )
-        return job, Lease(session_id=SESSION, owner="bench", fence=number, expires_at=now + timedelta(hours=1))
+        return job, Lease(session_id=self.session, owner="bench", fence=number, expires_at=now + timedelta(hours=1))
 
 
 def _unseen(progress: Progress, /) -> None:
@@ -139,6 +154,8 @@ def workbench(embedder: Embedder) -> Iterator[Workbench]:
                 cache=cache,
                 objects=objects,
                 query_url=urls.query,
+                index_url=urls.index,
+                postgres_pid=int(next(folder.rglob("postmaster.pid")).read_text().split()[0]),
             )
             index.close()
             query.close()

@@ -76,12 +76,14 @@ class AsyncStrataClient:
         format: wire.ArchiveFormat | None = None,
         readers: Sequence[str] | None = None,
         files: Sequence[wire.FileUpload] | None = None,
+        reindex: bool = False,
     ) -> wire.CreatedSession:
         """Open a session, or a new snapshot of one that is there.
 
-        With `files` (5 MB at most) the snapshot is on its way; otherwise send the archive with `upload`.
+        With `files` (5 MB at most) the snapshot is on its way; otherwise send the archive with `upload`. `reindex`
+        builds a new index beside the one that answers meanwhile; `roll_back` goes back to that.
         """
-        body = session_body(session_id, project_id, format, readers, files)
+        body = session_body(session_id, project_id, format, readers, files, reindex=reindex)
         return cast("wire.CreatedSession", await self._call("POST", "/api/rag/sessions", body=body))
 
     async def upload(self, form: wire.UploadForm, archive: Path, on_bytes: Callable[[int], None] | None = None) -> None:
@@ -111,6 +113,10 @@ class AsyncStrataClient:
         """Add, replace or delete files; jobs of a session run in the order in which they were accepted."""
         path = session_path(session_id, "/changes")
         return cast("wire.JobView", (await self._call("POST", path, body={"changes": list(changes)}))["job"])
+
+    async def roll_back(self, session_id: str) -> wire.JobView:
+        """Go back to the index before the present one; a second time undoes that. The job may end in an error."""
+        return cast("wire.JobView", (await self._call("POST", session_path(session_id, "/rollback")))["job"])
 
     async def sessions(self) -> list[wire.SessionView]:
         """The sessions that the caller may read."""

@@ -38,6 +38,8 @@ def session_body(
     format: str | None,
     readers: Sequence[str] | None,
     files: Sequence[wire.FileUpload] | None,
+    *,
+    reindex: bool = False,
 ) -> dict[str, object]:
     """The request's body, without what was not said."""
     said: dict[str, object | None] = {
@@ -46,6 +48,7 @@ def session_body(
         "format": format,
         "readers": None if readers is None else list(readers),
         "files": None if files is None else list(files),
+        "reindex": True if reindex else None,
     }
     return {name: value for name, value in said.items() if value is not None}
 

@@ -49,14 +49,15 @@ def index_folder(
     session_id: str,
     *,
     watcher: IndexWatcher,
+    reindex: bool = False,
     limits: PackingLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> IndexedFolder:
-    """Make the session's index equal to the folder, and wait until it is."""
+    """Make the session's index equal to the folder, and wait until it is; `reindex`: as a new index."""
     with pack(root, limits=limits, on_file=watcher.packing) as snapshot:
         watcher.packed(snapshot)
         started = clock()
-        created = client.create_session(session_id, project_id=name_from(root), format="tar.gz")
+        created = client.create_session(session_id, project_id=name_from(root), format="tar.gz", reindex=reindex)
         form = created["upload"]
         if form is None:
             raise ValueError("the API gave no upload form for an archive")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Response, status
 
 from strata import bootstrap
-from strata.contracts.indexing import ChangesAccepted, IndexChanges, Indexed, PostChanges
+from strata.contracts.indexing import ChangesAccepted, IndexChanges, Indexed, PostChanges, RollBackAccepted
 from strata.contracts.jobs import JobView
 from strata.edge.http import api, error_responses, mangum_handler
 from strata.edge.identity import caller, internal_caller
@@ -30,6 +30,15 @@ def post_changes(
 ) -> ChangesAccepted:
     job = bootstrap.lifecycle().open_changes(identity, session_id, request.lines())
     return ChangesAccepted(job=JobView.of(job))
+
+
+@app.post(
+    "/api/rag/sessions/{session_id}/rollback",
+    status_code=status.HTTP_202_ACCEPTED,
+    responses=error_responses(404),
+)
+def roll_back(session_id: str, identity: Annotated[Identity, Depends(caller)]) -> RollBackAccepted:
+    return RollBackAccepted(job=JobView.of(bootstrap.lifecycle().open_roll_back(identity, session_id)))
 
 
 @app.post("/internal/rag/index/changes", responses={202: {"model": Indexed}, **error_responses(403, 404, 409, 413)})

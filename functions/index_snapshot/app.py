@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Response, status
 
 from strata import bootstrap
+from strata.contracts.executions import ExecutionPlanned
 from strata.contracts.indexing import Indexed, IndexSnapshot, OpenSession, SessionOpened, SetReaders
 from strata.contracts.jobs import JobView, SessionView
 from strata.edge.http import api, error_responses, mangum_handler
 from strata.edge.identity import caller, internal_caller
-from strata.edge.notifications import invocation_of, orders_in, uploads_in
+from strata.edge.notifications import execution_ended, invocation_of, orders_in, uploads_in
 from strata.jobs.events import LONGEST_WAIT_S
 from strata.model.access import Identity
 
@@ -37,6 +38,7 @@ def open_session(
         readers=request.readers,
         upload_format=request.format,
         inline=request.inline(),
+        reindex=request.reindex,
     )
     response.status_code = status.HTTP_201_CREATED if opened.created else status.HTTP_200_OK
     return SessionOpened.of(opened)
@@ -72,6 +74,45 @@ def index_snapshot(
     job = bootstrap.event_feed().ended(opened.job.job_id, wait_s=LONGEST_WAIT_S)
     response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED
     return Indexed(job=JobView.of(job))
+
+
+# --- the states of the re-indexing state machine, one handler each --------------------------------------------------
+
+
+def plan(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    planned = bootstrap.job_execution().plan(event["job_id"], invocation_of(context).remaining_s)
+    return ExecutionPlanned.of(planned, bucket=bootstrap.settings().storage.bucket).model_dump(mode="json")
+
+
+def prepare(event: dict[str, Any], context: Any) -> None:
+    bootstrap.job_execution().prepare(event["job_id"], event["batch_key"], invocation_of(context).remaining_s)
+
+
+def fill(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    index_id = bootstrap.job_execution().fill(event["job_id"], invocation_of(context).remaining_s)
+    return {"index_id": index_id}
+
+
+def flip(event: dict[str, Any], context: Any) -> None:
+    bootstrap.job_execution().flip(event["job_id"], event["index_id"], invocation_of(context).remaining_s)
+
+
+def release(event: dict[str, Any], context: Any) -> None:
+    invocation = invocation_of(context)
+    bootstrap.job_execution().release(
+        event["session_id"], event["job_id"], owner=invocation.owner, remaining_s=invocation.remaining_s
+    )
+
+
+def fail(event: dict[str, Any], context: Any) -> None:  # noqa: ARG001
+    bootstrap.job_execution().fail(event["job_id"], event["error"]["Error"], event["error"]["Cause"])
+
+
+def on_execution_ended(event: dict[str, Any], context: Any) -> None:
+    ended, invocation = execution_ended(event), invocation_of(context)
+    bootstrap.job_execution().ended(
+        ended.name, ended.status, owner=invocation.owner, remaining_s=invocation.remaining_s
+    )
 
 
 def on_upload(event: dict[str, Any], context: Any) -> None:

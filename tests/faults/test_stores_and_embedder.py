@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -22,6 +23,14 @@ from tests.support.restartable_postgres import RestartablePostgres, restartable_
 FILES = {f"docs/{number}.md": f"# Page {number}\n\nText of page {number}.\n" for number in range(40)}
 
 
+PLACES = ["before_cache_write", "in_cache_write", "before_commit", "in_commit_after_writes"]
+"""In prepare and in commit, outside of a transaction and inside of one."""
+EVERY_RESTART = list(itertools.product(PLACES, [signal.SIGINT, signal.SIGQUIT], [0.0, 4.0]))
+"""A restart or a crash; Postgres is back before the worker looks, or stays away for seconds."""
+FEW_RESTARTS = [*((place, signal.SIGINT, 0.0) for place in PLACES), ("in_commit_after_writes", signal.SIGQUIT, 4.0)]
+RESTARTS = EVERY_RESTART if "STRATA_FAULT_RUNS" in os.environ else FEW_RESTARTS
+
+
 @pytest.fixture(scope="module")
 def postgres_to_stop() -> Iterator[RestartablePostgres]:
     with restartable_postgres() as postgres:
@@ -37,9 +46,7 @@ def frail_world(postgres_to_stop: RestartablePostgres, aws_endpoint: str) -> Ite
         yield made
 
 
-@pytest.mark.parametrize("away_s", [0.0, 4.0], ids=["restarted", "away for seconds"])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
-@pytest.mark.parametrize("point", ["before_cache_write", "in_cache_write", "before_commit", "in_commit_after_writes"])
+@pytest.mark.parametrize(("point", "how", "away_s"), RESTARTS)
 def test_postgres_restarts_under_a_worker(
     frail_world: World, postgres_to_stop: RestartablePostgres, point: str, how: signal.Signals, away_s: float
 ) -> None:

@@ -77,3 +77,11 @@ class BlobCacheContract:
     def test_a_key_that_differs_in_one_part_is_another_key(self, cache: BlobCache, other: BlobKey) -> None:
         cache.keep([prepared_blob()])
         assert cache.present([other]) == set()
+
+    def test_contents_are_found_whatever_prepared_them(self, cache: BlobCache) -> None:
+        kept, unknown = prepared_blob("a.md", "# A"), blob_key("b.md", "# B")
+        cache.keep([kept, replace(kept, key=replace(kept.key, pipeline_version="2"))])
+        asked = replace(kept.key, embedding_model="a newer one")
+        rival = replace(kept.key, tenant="rival")
+        assert cache.contents([unknown, asked, rival]) == {asked: b"# A"}
+        assert cache.contents([]) == {}

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from strata.errors import EmbeddingModelMismatch, SessionNameTaken, SessionNotFound, StaleFence, TemporaryError
+from strata.errors import (
+    EmbeddingModelMismatch,
+    NoEarlierIndex,
+    SessionNameTaken,
+    SessionNotFound,
+    StaleFence,
+    TemporaryError,
+)
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, Vector
-from strata.ports import CommitRequest, CommitResult
+from strata.model.jobs import Counters
+from strata.ports import (
+    Advanced,
+    CommitRequest,
+    CommitResult,
+    FlipRequest,
+    NewIndex,
+    RollBackRequest,
+    unwatched,
+)
 
 
 class FixedClock:
@@ -39,6 +55,13 @@ class FakeBlobCache:
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         return set(keys) & self.blobs.keys()
 
+    def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
+        found = {_content_of(key): blob.source for key, blob in self.blobs.items()}
+        return {key: found[_content_of(key)] for key in keys if _content_of(key) in found}
+
+    def in_new_process(self) -> FakeBlobCache:
+        return self
+
     def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
         vectors: dict[bytes, Vector] = {}
         for key in keys:
@@ -52,6 +75,17 @@ class FakeBlobCache:
             self.blobs.setdefault(blob.key, blob)
 
 
+@dataclass
+class _Index:
+    """An index that is not live: being filled by a job, or the one before."""
+
+    session: Session
+    job_id: str | None = None
+    fence: int = 0
+    files: dict[str, FileEntry] = field(default_factory=dict)
+    chunks: dict[str, tuple[EmbeddedChunk, ...]] = field(default_factory=dict)
+
+
 class FakeSessionStore:
     """A `SessionStore` in dicts; it reads prepared files from the cache that it is given.
 
@@ -63,6 +97,9 @@ class FakeSessionStore:
         self.sessions: dict[str, Session] = {}
         self.files: dict[str, dict[str, FileEntry]] = {}
         self.chunks: dict[str, dict[str, tuple[EmbeddedChunk, ...]]] = {}
+        self.drift = 0.0
+        self.indexes: dict[int, _Index] = {}
+        self.previous: dict[str, int] = {}
         self.deleted: dict[str, Session] = {}
         """Sessions that were deleted and are still to be purged."""
         self._numbers: dict[str, Session] = {}
@@ -158,23 +195,22 @@ class FakeSessionStore:
     def list_readable(self, identity: Identity) -> list[Session]:
         return [session for _, session in sorted(self.sessions.items()) if session.readable_by(identity)]
 
-    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
-        return dict(self.files.get(session_id, {}))
+    def indexed_files(self, session_id: str, paths: Collection[str] | None = None) -> dict[str, FileEntry]:
+        files = self.files.get(session_id, {})
+        return {path: entry for path, entry in files.items() if paths is None or path in paths}
+
+    def length_drift(self, session_id: str) -> float:
+        return self.drift
 
     def commit(self, request: CommitRequest) -> CommitResult:
         paths = [*request.deletes, *(entry.path for entry in (*request.upserts, *request.rights))]
         if len(set(paths)) != len(paths):
             raise ValueError("a commit names a path once")
         with self._lock:
-            session = self.sessions.get(request.session_id)
-            if session is None:
-                raise SessionNotFound
-            job_id, last = self._applied.get(request.session_id, ("", None))
-            if last is not None and job_id == request.job_id and request.seq <= session.applied_seq:
-                return replace(last, replayed=True)
-            if request.fence < session.fence or request.seq <= session.applied_seq:
-                raise StaleFence
-            prepared = self._prepared(session, request)
+            session, replayed = self._turn(request)
+            if replayed is not None:
+                return replayed
+            prepared = self._prepared(session, request.upserts, request.keys)
             files, chunks = self.files[request.session_id], self.chunks[request.session_id]
             for path in (*request.deletes, *(entry.path for entry in request.upserts)):
                 files.pop(path, None)
@@ -185,22 +221,137 @@ class FakeSessionStore:
             for entry in request.rights:
                 if found := files.get(entry.path):
                     files[entry.path] = replace(found, acl=entry.acl, last_modified=entry.last_modified)
-            result = CommitResult(
-                generation=session.generation + 1,
-                chunks=sum(map(len, chunks.values())),
-                counters=request.counters,
-                replayed=False,
-            )
-            self.sessions[request.session_id] = replace(
-                session, generation=result.generation, applied_seq=request.seq, fence=request.fence
-            )
-            self._applied[request.session_id] = (request.job_id, result)
-            return result
+            return self._finish(session, request, request.counters)
 
-    def _prepared(self, session: Session, request: CommitRequest) -> dict[str, PreparedBlob]:
+    def begin_index(self, new: NewIndex) -> int:
+        with self._lock:
+            session = self.sessions.get(new.session_id)
+            if session is None:
+                raise SessionNotFound
+            if new.fence < session.fence or new.seq <= session.applied_seq:
+                raise StaleFence
+            built = replace(
+                session,
+                embedding_model=new.embedding_model,
+                dimension=new.dimension,
+                pipeline_version=new.pipeline_version,
+            )
+            for index_id, index in self.indexes.items():
+                if index.job_id == new.job_id and index.fence <= new.fence and _same_model(index.session, built):
+                    index.fence = new.fence
+                    return index_id
+            index_id = max(self.indexes, default=0) + 1
+            self.indexes[index_id] = _Index(session=built, job_id=new.job_id, fence=new.fence)
+            return index_id
+
+    def fill(
+        self, index_id: int, *, job_id: str, fence: int, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
+    ) -> int:
+        with self._lock:
+            index = self._held(index_id, job_id, fence)
+            new = [entry for entry in entries if entry.path not in index.files]
+            prepared = self._prepared(index.session, new, keys)
+            index.files |= {entry.path: entry for entry in new}
+            index.chunks |= {path: blob.chunks for path, blob in prepared.items()}
+            return sum(len(blob.chunks) for blob in prepared.values())
+
+    def flip(self, request: FlipRequest) -> CommitResult:
+        with self._lock:
+            session, replayed = self._turn(request)
+            if replayed is not None:
+                return replayed
+            index = self._held(request.index_id, request.job_id, request.fence)
+            if len(index.files) != request.files:
+                raise TemporaryError("The new index holds other files.")
+            self._swap(session, request.index_id)
+            return self._finish(self.sessions[request.session_id], request, request.counters)
+
+    def roll_back(self, request: RollBackRequest) -> CommitResult:
+        with self._lock:
+            session, replayed = self._turn(request)
+            if replayed is not None:
+                return replayed
+            if request.session_id not in self.previous:
+                raise NoEarlierIndex
+            self._swap(session, self.previous[request.session_id])
+            return self._finish(self.sessions[request.session_id], request, Counters())
+
+    def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise SessionNotFound
+        last_job, last = self._applied.get(session_id, ("", None))
+        return replace(last, replayed=True) if last and last_job == job_id and seq <= session.applied_seq else None
+
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
+        with self._lock:
+            useless = [
+                index_id
+                for index_id, index in self.indexes.items()
+                if index.session.session_id == session_id
+                and index_id != self.previous.get(session_id)
+                and (index.job_id is None or index.job_id != but_of_job)
+            ]
+            for index_id in useless:
+                del self.indexes[index_id]
+                advanced()
+            return len(useless)
+
+    def _turn(self, request: CommitRequest | FlipRequest | RollBackRequest) -> tuple[Session, CommitResult | None]:
+        session = self.sessions.get(request.session_id)
+        if session is None:
+            raise SessionNotFound
+        job_id, last = self._applied.get(request.session_id, ("", None))
+        if last is not None and job_id == request.job_id and request.seq <= session.applied_seq:
+            return session, replace(last, replayed=True)
+        if request.fence < session.fence or request.seq <= session.applied_seq:
+            raise StaleFence
+        return session, None
+
+    def _held(self, index_id: int, job_id: str, fence: int) -> _Index:
+        index = self.indexes.get(index_id)
+        if index is None or index.job_id != job_id or fence < index.fence:
+            raise StaleFence
+        if fence < self.sessions[index.session.session_id].fence:
+            raise StaleFence
+        index.fence = fence
+        return index
+
+    def _swap(self, session: Session, index_id: int) -> None:
+        """The live index becomes the one before."""
+        name, coming = session.session_id, self.indexes.pop(index_id)
+        leaving = max([index_id, *self.indexes]) + 1
+        self.indexes[leaving] = _Index(session=session, files=self.files[name], chunks=self.chunks[name])
+        self.previous[name] = leaving
+        self.files[name], self.chunks[name] = coming.files, coming.chunks
+        self.sessions[name] = replace(
+            session,
+            embedding_model=coming.session.embedding_model,
+            dimension=coming.session.dimension,
+            pipeline_version=coming.session.pipeline_version,
+        )
+
+    def _finish(
+        self, session: Session, request: CommitRequest | FlipRequest | RollBackRequest, counters: Counters
+    ) -> CommitResult:
+        result = CommitResult(
+            generation=session.generation + 1,
+            chunks=sum(map(len, self.chunks[request.session_id].values())),
+            counters=counters,
+            replayed=False,
+        )
+        self.sessions[request.session_id] = replace(
+            session, generation=result.generation, applied_seq=request.seq, fence=request.fence
+        )
+        self._applied[request.session_id] = (request.job_id, result)
+        return result
+
+    def _prepared(
+        self, session: Session, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
+    ) -> dict[str, PreparedBlob]:
         found: dict[str, PreparedBlob] = {}
-        for entry in request.upserts:
-            key = request.keys[entry.path]
+        for entry in entries:
+            key = keys[entry.path]
             if (key.embedding_model, key.pipeline_version) != (session.embedding_model, session.pipeline_version):
                 raise EmbeddingModelMismatch
             if (key.tenant, key.repo_id, key.path, key.blob_sha) != (
@@ -217,3 +368,15 @@ class FakeSessionStore:
                 raise EmbeddingModelMismatch
             found[entry.path] = blob
         return found
+
+
+def _same_model(one: Session, other: Session) -> bool:
+    return (one.embedding_model, one.dimension, one.pipeline_version) == (
+        other.embedding_model,
+        other.dimension,
+        other.pipeline_version,
+    )
+
+
+def _content_of(key: BlobKey) -> tuple[str, str, str, str]:
+    return key.tenant, key.repo_id, key.path, key.blob_sha

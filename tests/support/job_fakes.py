@@ -418,6 +418,10 @@ class FakeRunner:
     def index_changes(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
         return self._run(job, lease, progress)
 
+    def roll_back(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
+        self.formats.append("rollback")
+        return self._run(job, lease, progress)
+
     def _run(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
         self.ran.append((job.job_id, lease.fence))
         return self.work(job, lease, progress)

@@ -23,8 +23,12 @@ CANCEL_PATIENCE_S = 60.0
 
 
 def index(
+    *,
     path: Annotated[Path, typer.Argument(help="The project's folder.")],
     session: Session,
+    reindex: Annotated[
+        bool, typer.Option("--reindex", help="Build a new index beside the one that answers meanwhile.")
+    ] = False,
     as_json: AsJson = False,
     api: Api = None,
     token: Token = None,
@@ -32,20 +36,38 @@ def index(
     """Make a session's index equal to a folder.
 
     Files that .gitignore or .strataignore leave out stay here, and so do links, secrets by name and version control
-    data. What has been indexed before is not embedded again.
+    data. What has been indexed before is not embedded again. With --reindex everything goes into a new index, also
+    where another embedding model is in use now; `strata rollback` goes back to the one before.
 
     Example: strata index ~/src/shop --session shop
     """
     screen = Screen(as_json=as_json)
     with connect(api, token) as client:
         with JobBar(screen) as bar:
-            indexed = index_folder(client, path, session, watcher=bar)
+            indexed = index_folder(client, path, session, watcher=bar, reindex=reindex)
         show_outcome(screen, indexed)
         if as_json:
             screen.result(indexed_view(indexed))
         require_done(indexed.job)
         if not as_json:
             screen.line(f'Indexed. Ask: strata ask "…" --session {session}')
+
+
+def rollback(session: Session, as_json: AsJson = False, api: Api = None, token: Token = None) -> None:
+    """Go back to a session's index before the present one; a second time undoes that.
+
+    Only a new index leaves one behind: `strata index --reindex`, a large snapshot, or another embedding model.
+
+    Example: strata rollback --session shop
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        job = client.wait_for(client.roll_back(session)["job_id"])
+    if as_json:
+        screen.result(job)
+    require_done(job)
+    if not as_json:
+        screen.line(f"Rolled back: {job['chunks']} chunks, generation {job['generation']}.")
 
 
 def indexed_view(indexed: IndexedFolder) -> dict[str, object]:

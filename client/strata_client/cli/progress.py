@@ -19,6 +19,7 @@ PHASES = {
     "reading": "Reading the upload",
     "planning": "Comparing with the index",
     "preparing": "Embedding",
+    "filling": "Filling",
     "committing": "Committing",
 }
 

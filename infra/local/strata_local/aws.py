@@ -1,8 +1,8 @@
-"""S3 and DynamoDB on this machine: moto's server in our process, with the template's buckets and tables.
+"""S3, DynamoDB and Step Functions on this machine: moto's server in our process, with what the template names.
 
 They start empty every time. moto's S3 events lack the `sequencer` and the version, and would go to moto's own idea of a
 function; two of its private functions are replaced while the server runs, so that the events are whole and invoke the
-real ones, which Lambda's asynchronous invocation reaches too. moto keeps its state in the process: one of these at a
+real ones. `states` does the same for Lambda and Step Functions. moto keeps its state in the process: one of these at a
 time.
 """
 
@@ -10,26 +10,21 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
 import logging
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
 import boto3
-from moto.awslambda.models import LambdaBackend
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from moto.s3 import notifications
 
 from strata_local.errors import LocalCloudError
 from strata_local.serial import serialise_dynamodb
+from strata_local.states import Call, Invoke, LocalStates
 from strata_local.template import REGION, Function, Stack
-
-Invoke = Callable[[str, Mapping[str, Any]], None]
-"""Takes a function's name and an event, and returns at once."""
 
 _REPLACED = {
     "_get_s3_event": ["event_name", "bucket", "key", "notification_id"],
@@ -43,14 +38,14 @@ for _name, _parameters in _REPLACED.items():
 class LocalAws:
     """`start` makes the server and everything in it; `environment` lets boto3 find it."""
 
-    def __init__(self, stack: Stack, *, invoke: Invoke, log_path: Path) -> None:
+    def __init__(self, stack: Stack, *, invoke: Invoke, call: Call, log_path: Path) -> None:
         self._stack = stack
         self._invoke = invoke
+        self._states = LocalStates(stack, invoke=invoke, call=call)
         self._log_path = log_path
         self._server: ThreadedMotoServer | None = None
         self._log_handler: logging.Handler | None = None
         self._originals: dict[str, Any] = {}
-        self._original_invoke: Any = None
         self._sequence = itertools.count(time.time_ns())
 
     @property
@@ -78,21 +73,21 @@ class LocalAws:
         serialise_dynamodb()
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._server.start()
+        self._states.start(self._server.get_host_and_port()[1])
         reset = urllib.request.Request(f"{self.environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")  # noqa: S310
         with urllib.request.urlopen(reset, timeout=30):  # noqa: S310 - our own server
             pass
         self._make_tables()
         self._make_buckets()
+        self._states.make(self.client("stepfunctions"))
 
     def stop(self) -> None:
+        self._states.stop()
         if self._server is not None:
             self._server.stop()
             self._server = None
         for name, original in self._originals.items():
             setattr(notifications, name, original)
-        if self._original_invoke is not None:
-            LambdaBackend.invoke = self._original_invoke  # type: ignore[method-assign]
-            self._original_invoke = None
         self._originals.clear()
         if self._log_handler is not None:
             logging.getLogger("werkzeug").removeHandler(self._log_handler)
@@ -152,26 +147,8 @@ class LocalAws:
         def invoke_function(account_id: str, event_body: Any, fn_arn: str, region_name: str) -> None:  # noqa: ARG001
             self._invoke(fn_arn.rsplit(":", 1)[1], event_body)
 
-        self._original_invoke = LambdaBackend.invoke
-        LambdaBackend.invoke = self._lambda_invoke()  # type: ignore[method-assign]
         for name, replacement in (("_get_s3_event", whole_event), ("_invoke_awslambda", invoke_function)):
             setattr(notifications, name, replacement)
-
-    def _lambda_invoke(self) -> Callable[..., str | bytes | None]:
-        original = self._original_invoke
-
-        def invoke(  # noqa: PLR0917 - moto's signature
-            backend: LambdaBackend, function_name: str, qualifier: str | None, body: Any, headers: Any, reply: Any
-        ) -> str | bytes | None:
-            name = function_name.rsplit(":", 1)[-1]
-            if name in self._stack.functions and headers.get("X-Amz-Invocation-Type") == "Event":
-                self._invoke(name, json.loads(body))
-                reply["Content-Length"] = "0"
-                return ""
-            answer: str | bytes | None = original(backend, function_name, qualifier, body, headers, reply)
-            return answer
-
-        return invoke
 
     def _redirect_log(self) -> None:
         """Requests go to a file of ours instead of the terminal."""

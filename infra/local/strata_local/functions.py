@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ class Limits:
 
     max_processes: int = 8
     max_workers: int = 2
-    """Of a function with event sources: each may keep every core busy for minutes."""
+    """Of a function without a route: each may keep every core busy for minutes."""
     retry_delays_s: tuple[float, ...] = (1.0, 2.0)
     retry_delay_after_death_s: float = 65.0
 
@@ -271,15 +271,16 @@ class Functions:
         environment: Mapping[str, str],
         log_folder: Path,
         limits: Limits,
+        routed: Collection[str],
     ) -> None:
-        """`environment` is added to what the template gives to each function, and wins."""
+        """`environment` is added to what the template gives to each function, and wins; `routed` serve the API."""
         log_folder.mkdir(parents=True, exist_ok=True)
         self._pools = {
             name: FunctionPool(
                 function,
                 environment=environment,
                 log_folder=log_folder,
-                max_processes=_max_processes(function, limits),
+                max_processes=_max_processes(function, limits, routed=name in routed),
             )
             for name, function in functions.items()
         }
@@ -296,11 +297,19 @@ class Functions:
     def pids(self) -> dict[str, list[int]]:
         return {name: pool.pids for name, pool in self._pools.items()}
 
-    def prestart(self) -> None:
-        """Start a process of every function, so that the first call finds its imports done."""
-        for pool in self._pools.values():
-            if not pool.function.every_s:  # nobody waits for a scheduled one
-                pool.prestart()
+    def prestart(self, names: Collection[str]) -> None:
+        """Start a process of each of these functions, so that the first call finds its imports done."""
+        for name in names:
+            self._pools[name].prestart()
+
+    def invoke(self, name: str, payload: bytes) -> Buffered | Failed:
+        """Run one event and wait for its end."""
+        last: Part = Failed(error_type="Runtime.ExitError", message="There was no reply.")
+        for part in self._pools[name].invoke(payload):
+            last = part
+        if isinstance(last, Buffered | Failed):
+            return last
+        return Failed(error_type="InvalidReply", message=f"{name} answered with a stream.")
 
     def invoke_asynchronously(self, name: str, event: object) -> None:
         """Queue an event: it is tried again after an error, as often as the template says, then it is a dead letter."""
@@ -340,10 +349,10 @@ class Functions:
             letters.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def _max_processes(function: Function, limits: Limits) -> int:
+def _max_processes(function: Function, limits: Limits, *, routed: bool) -> int:
     if function.every_s:
         return 1
-    return limits.max_workers if function.triggers else limits.max_processes
+    return limits.max_processes if routed else limits.max_workers
 
 
 def _failure_of(parts: Iterator[Part]) -> Failed | None:

@@ -29,6 +29,8 @@ TASK_ROOT = "/var/task"
 DEFAULT_INTEGRATION_TIMEOUT_S = 29.0
 STREAMING_INTEGRATION_TIMEOUT_S = 900.0
 
+EXECUTION_ENDED = "Step Functions Execution Status Change"
+
 _IGNORED = "passed over here"
 _READ = "implemented"
 
@@ -77,11 +79,19 @@ _PROPERTIES: Mapping[str, Mapping[str, str]] = {
         "PointInTimeRecoverySpecification": _IGNORED,
         "SSESpecification": _IGNORED,
     },
+    "AWS::Serverless::StateMachine": {
+        "Name": _READ,
+        "DefinitionUri": _READ,
+        "DefinitionSubstitutions": _READ,
+        "Type": _IGNORED,
+        "Policies": _IGNORED,
+    },
     "AWS::SQS::Queue": {"MessageRetentionPeriod": _IGNORED, "SqsManagedSseEnabled": _IGNORED},
 }
 _EVENT_PROPERTIES: Mapping[str, set[str]] = {
     "Api": {"RestApiId", "Method", "Path", "ResponseTransferMode", "TimeoutInMillis"},
     "S3": {"Bucket", "Events", "Filter"},
+    "EventBridgeRule": {"Pattern"},
     "ScheduleV2": {"ScheduleExpression", "RetryPolicy"},
 }
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
@@ -120,6 +130,22 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionRule:
+    """Executions of a state machine (its ARN) that end so invoke a function."""
+
+    statuses: tuple[str, ...]
+    state_machines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateMachine:
+    """`definition` has its substitutions made."""
+
+    name: str
+    definition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """A function as it is started: `folder` is its own code, `layers` are folders that it can import from."""
 
@@ -131,6 +157,7 @@ class Function:
     layers: tuple[Path, ...]
     environment: Mapping[str, str]
     triggers: tuple[Trigger, ...] = ()
+    execution_rules: tuple[ExecutionRule, ...] = ()
     every_s: tuple[float, ...] = ()
     """Its schedules: each a period."""
     retries: int = 2
@@ -178,6 +205,7 @@ class Stack:
     buckets: tuple[Bucket, ...]
     tables: tuple[Table, ...]
     stage: str
+    state_machines: tuple[StateMachine, ...] = ()
     gateway_replies: Mapping[str, GatewayReply] = field(default_factory=dict)
 
 
@@ -256,6 +284,7 @@ class _Template:
             routes=routes,
             buckets=tuple(self._bucket(name) for name in self._of_type("AWS::S3::Bucket")),
             tables=tuple(self._table(name) for name in self._of_type("AWS::DynamoDB::Table")),
+            state_machines=tuple(self._state_machine(name) for name in self._of_type("AWS::Serverless::StateMachine")),
             stage=str(api.get("StageName", "Prod")),
             gateway_replies={
                 kind: GatewayReply(
@@ -290,6 +319,10 @@ class _Template:
             environment=environment,
             triggers=tuple(
                 self._trigger(f"{name}.{event}", properties) for event, properties in self._events(name, "S3")
+            ),
+            execution_rules=tuple(
+                self._execution_rule(f"{name}.{event}", properties)
+                for event, properties in self._events(name, "EventBridgeRule")
             ),
             every_s=tuple(
                 self._period(f"{name}.{event}", properties) for event, properties in self._events(name, "ScheduleV2")
@@ -348,6 +381,28 @@ class _Template:
             prefix=rules.get("prefix", ""),
             suffix=rules.get("suffix", ""),
         )
+
+    def _execution_rule(self, where: str, event: Mapping[str, Any]) -> ExecutionRule:
+        pattern = event["Pattern"]
+        detail = pattern.get("detail") or {}
+        self._refuse_unknown(f"event {where}.Pattern", pattern, {"source", "detail-type", "detail"})
+        self._refuse_unknown(f"event {where}.Pattern.detail", detail, {"status", "stateMachineArn"})
+        said = (pattern.get("source"), pattern.get("detail-type"))
+        if said != (["aws.states"], [EXECUTION_ENDED]):
+            raise self._unsupported(f"event {where} is about {said}")
+        return ExecutionRule(statuses=tuple(detail["status"]), state_machines=tuple(detail["stateMachineArn"]))
+
+    def _state_machine(self, name: str) -> StateMachine:
+        properties = self._properties(name)
+        path = self._path.parent / str(properties["DefinitionUri"])
+        if not path.is_file():
+            raise self._unsupported(f"the file {properties['DefinitionUri']} does not exist")
+        definition = path.read_text(encoding="utf-8")
+        for key, value in (properties.get("DefinitionSubstitutions") or {}).items():
+            definition = definition.replace(f"${{{key}}}", str(value))
+        if left := re.search(r"\$\{\w+\}", definition):
+            raise self._unsupported(f"{name} has no substitution for {left[0]}")
+        return StateMachine(name=self._name_of(name), definition=definition)
 
     def _period(self, where: str, event: Mapping[str, Any]) -> float:
         found = _RATE.fullmatch(str(event["ScheduleExpression"]))
@@ -411,6 +466,8 @@ class _Template:
                 return str(self._resolve(given, name)) if given else f"{STACK_NAME}-{name.lower()}"
             case "AWS::DynamoDB::Table":
                 return f"{STACK_NAME}-{name}"
+            case "AWS::Serverless::StateMachine":
+                return str(self._resolve((resource.get("Properties") or {}).get("Name", f"{STACK_NAME}-{name}"), name))
             case _:
                 return name
 

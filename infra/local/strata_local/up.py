@@ -30,7 +30,7 @@ from strata_local.functions import Functions, Limits
 from strata_local.gateway import Gateway, GatewayServer
 from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_database
 from strata_local.rest_events import HttpRequest, event_of, match_route
-from strata_local.runtime_api import Failed
+from strata_local.runtime_api import Buffered, Failed
 from strata_local.schedules import Schedules
 from strata_local.template import Stack, load_stack, parameters_of
 from strata_local.tokens import LOCAL_CLAIMS, load_secret
@@ -134,7 +134,10 @@ class LocalCloud:
 
     def warm(self) -> None:
         """Start a process of every function, and wait for the query function's: the first question is then fast."""
-        self.functions.prestart()
+        routed = {route.function for route in self.stack.routes}
+        self.functions.prestart(
+            [name for name, function in self.stack.functions.items() if name in routed or function.triggers]
+        )
         health = match_route(self.stack.routes, "GET", "/health")
         if health is None:
             return
@@ -185,7 +188,12 @@ class LocalCloud:
             if functions is not None:
                 functions.invoke_asynchronously(name, event)
 
-        aws = LocalAws(stack, invoke=invoke, log_path=self.logs / "aws.log")
+        def call(name: str, payload: bytes) -> Buffered | Failed:
+            if functions is None:
+                return Failed(error_type="Runtime.ExitError", message="The local cloud is not up yet.")
+            return functions.invoke(name, payload)
+
+        aws = LocalAws(stack, invoke=invoke, call=call, log_path=self.logs / "aws.log")
         running.callback(aws.stop)
         aws.start()
         self._report("S3 and DynamoDB are up; they start empty, Postgres keeps its rows.")
@@ -194,6 +202,7 @@ class LocalCloud:
             environment={**aws.environment, **self._overrides},
             log_folder=self.logs,
             limits=self._limits,
+            routed={route.function for route in stack.routes},
         )
         running.callback(functions.stop)
         schedules = Schedules(stack.functions, invoke=functions.invoke_asynchronously)

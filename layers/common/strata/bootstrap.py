@@ -17,12 +17,15 @@ from strata import __version__
 from strata.errors import ConfigurationError
 from strata.indexing import PIPELINE_VERSION
 from strata.jobs.controlling import JobControl
+from strata.jobs.dispatch import Dispatcher
 from strata.jobs.events import EventFeed
+from strata.jobs.execution import JobExecution
 from strata.jobs.keeping import SessionKeeper
 from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.reading import JobReader
-from strata.jobs.running import JobRunner
+from strata.jobs.retrying import RetryPolicy
+from strata.jobs.running import JobRunner, Stages
 from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
 from strata.ports import (
@@ -282,6 +285,61 @@ def mailbox() -> Mailbox:
         runner=indexer,
         clock=clock(),
         lease=timedelta(seconds=settings().indexing.lease_s),
+        dispatcher=_dispatcher(),
+    )
+
+
+def _dispatcher() -> Dispatcher | None:
+    indexing = settings().indexing
+    if not indexing.reindex_state_machine:
+        return None
+    from strata.storage.aws import aws_client
+    from strata.storage.stepfunctions.executions import StepFunctionsExecutions
+
+    return Dispatcher(
+        sessions=session_store(),
+        objects=object_store(),
+        executions=StepFunctionsExecutions(
+            client=aws_client("stepfunctions"), state_machine=indexing.reindex_state_machine
+        ),
+        least_archive_bytes=indexing.reindex_archive_bytes,
+        embedding_model=embedding_model().model_id,
+        dimension=embedding_model().dimension,
+        pipeline_version=PIPELINE_VERSION,
+    )
+
+
+@cache
+def job_execution() -> JobExecution:
+    """The states of an execution that works on one large job."""
+    return JobExecution(
+        sessions=session_store(),
+        jobs=job_store(),
+        lock=session_lock(),
+        clock=clock(),
+        lease=timedelta(seconds=settings().indexing.lease_s),
+        mailbox=mailbox(),
+        stages=_stages,
+        retry=RetryPolicy(),
+    )
+
+
+@cache
+def _stages() -> Stages:
+    from strata.indexing.new_index import Built
+    from strata.indexing.stages import IndexingStages
+
+    return IndexingStages(
+        sessions=session_store(),
+        cache=blob_cache(),
+        objects=object_store(),
+        embedder=embedder,
+        built=Built(
+            embedding_model=embedding_model().model_id,
+            dimension=embedding_model().dimension,
+            pipeline_version=PIPELINE_VERSION,
+        ),
+        settings=settings().indexing,
     )
 
 

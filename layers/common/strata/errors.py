@@ -14,6 +14,7 @@
     ├── Conflict
     │   ├── SessionNameTaken
     │   ├── EmbeddingModelMismatch
+    │   ├── NoEarlierIndex        nothing to roll back to
     │   ├── JobNotChangeable      a job that has ended can't change its state
     │   └── UploadGone            what should be worked on again is no longer in the bucket
     ├── UploadRejected            the job ends as `error`; nothing is written
@@ -30,6 +31,8 @@
         ├── StoreUnavailable
         ├── EmbedderUnavailable
         ├── GeneratorUnavailable
+        ├── WorkerLost            a process that prepared files has ended
+        ├── SessionBusy           another worker holds the session's lock
         ├── DeadlineExceeded      the answer took longer than this call may
         └── HandedOver            a worker's time was nearly over; the next delivery goes on where it stopped
 
@@ -117,6 +120,10 @@ class EmbeddingModelMismatch(Conflict):
     """The session was built with another embedding model; index it anew with the present one."""
 
 
+class NoEarlierIndex(Conflict):
+    """There is no index before the present one: only a large or requested re-index keeps one."""
+
+
 class JobNotChangeable(Conflict):
     """The job has ended; its state can't change any more."""
 
@@ -179,6 +186,14 @@ class EmbedderUnavailable(TemporaryError):
 
 class GeneratorUnavailable(TemporaryError):
     """The chat model can't be reached just now."""
+
+
+class WorkerLost(TemporaryError):
+    """A process that prepared files ended in the middle of its work."""
+
+
+class SessionBusy(TemporaryError):
+    """Another worker holds the session's lock; this one's turn comes."""
 
 
 class DeadlineExceeded(TemporaryError):

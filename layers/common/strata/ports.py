@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from strata.model.access import Identity, Principal, Session
@@ -19,6 +20,16 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """The present time, in UTC, with its zone."""
         ...
+
+
+class Advanced(Protocol):
+    def __call__(self) -> None:
+        """Called every few seconds inside a long step; it may raise to end it."""
+        ...
+
+
+def unwatched() -> None:
+    """Nobody watches."""
 
 
 class TokenCounter(Protocol):
@@ -106,6 +117,43 @@ class CommitResult:
     replayed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewIndex:
+    """An index to be built beside the live one by one job; `keys` name every prepared file that it is going to hold."""
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+    embedding_model: str
+    dimension: int
+    pipeline_version: str
+    keys: Collection[BlobKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlipRequest:
+    """A filled index is to go live; it must hold `files` files."""
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+    index_id: int
+    files: int
+    counters: Counters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollBackRequest:
+    """The index before the live one is to go live again."""
+
+    session_id: str
+    job_id: str
+    seq: int
+    fence: int
+
+
 class SessionStore(Protocol):
     """Sessions and their indexed files (Postgres)."""
 
@@ -132,8 +180,15 @@ class SessionStore(Protocol):
 
     def list_readable(self, identity: Identity) -> list[Session]: ...
 
-    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
-        """What the active index holds, by path (also files without a chunk)."""
+    def indexed_files(self, session_id: str, paths: Collection[str] | None = None) -> dict[str, FileEntry]:
+        """What the active index holds, by path (also files without a chunk); with `paths` only those."""
+        ...
+
+    def length_drift(self, session_id: str) -> float:
+        """How far average lengths have moved from the pinned ones, as a share of them, in the layer where it is most.
+
+        Layers with few chunks don't count: 0.0 for a small session.
+        """
         ...
 
     def commit(self, request: CommitRequest) -> CommitResult:
@@ -141,6 +196,50 @@ class SessionStore(Protocol):
 
         Raises `StaleFence` when a newer holder has committed; writes nothing then. A seq at or below the applied one
         of the same job is a replay and does nothing.
+        """
+        ...
+
+    # A new index beside the live one: begun once everything is prepared, filled in batches, then live at once. Nobody
+    # reads it before, and each step may be repeated: by the same holder, or by the next one on the same job.
+
+    def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+        """The result of this job, as a replay, if it has been applied (a lost reply); None otherwise."""
+        ...
+
+    def begin_index(self, new: NewIndex) -> int:
+        """The number of the job's new index: an empty one, or the one that it has begun before with the same model.
+
+        Average lengths are pinned by `new.keys`. Raises `SessionNotFound` and `StaleFence`.
+        """
+        ...
+
+    def fill(
+        self, index_id: int, *, job_id: str, fence: int, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
+    ) -> int:
+        """Write a batch of prepared files in one transaction; one that is there already stays. The chunks written.
+
+        Raises `StaleFence` when the index is not this holder's to fill, `TemporaryError` for a file not prepared.
+        """
+        ...
+
+    def flip(self, request: FlipRequest) -> CommitResult:
+        """Make the filled index the live one, under fence and seq as `commit`; the one before is kept.
+
+        The session's model, dimension and pipeline are those of the new index from then on.
+        """
+        ...
+
+    def roll_back(self, request: RollBackRequest) -> CommitResult:
+        """Make the index before the live one again, under fence and seq as `commit`; a second time undoes that.
+
+        Raises `NoEarlierIndex`.
+        """
+        ...
+
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
+        """Remove indexes that are neither live nor the one before, nor being filled by that job; how many.
+
+        `advanced` is called every few seconds; what it raises comes through, and the next call goes on.
         """
         ...
 
@@ -175,6 +274,14 @@ class BlobCache(Protocol):
     """Prepared files by content (Postgres)."""
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]: ...
+
+    def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
+        """The bytes of these files where they are on record, whatever model or pipeline prepared them."""
+        ...
+
+    def in_new_process(self) -> BlobCache:
+        """The same cache for a process that was just forked: a connection can't be shared."""
+        ...
 
     def earlier_vectors(self, keys: Collection[BlobKey]) -> Mapping[bytes, Vector]:
         """The vectors of the last prepared version of each of these files, whatever its content, by `Chunk.text_key`:
@@ -451,6 +558,20 @@ class ObjectStore(Protocol):
         ...
 
     def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost: ...
+
+
+class ExecutionState(StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class Executions(Protocol):
+    """Runs of the state machine for large snapshots (Step Functions), named by their job."""
+
+    def start(self, job: Job) -> ExecutionState:
+        """Start the job's execution, once: one that was started before is looked at instead."""
+        ...
 
 
 class QueryCache(Protocol):

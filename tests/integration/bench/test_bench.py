@@ -34,6 +34,23 @@ def test_a_small_corpus_is_indexed_and_asked(tmp_path: Path, capsys: pytest.Capt
         assert 0 < query[way]["p50_ms"] <= query[way]["p95_ms"]
 
 
+def test_indexing_alone_is_measured_with_stored_vectors_and_copies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"path": path, "text": text}) + "\n" for path, text in FILES.items())
+    )
+    (tmp_path / "queries.jsonl").write_text("")
+    arguments = ["index", "--data", str(tmp_path), "--embedder", "hashed", "--copies", "1,2", "--json"]
+    assert main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["files"], found["failed_files"]) == (12, 0)
+    assert found["layers"]["C1_SYMBOL_CATALOG"]["documents"] >= 24
+    assert sum(layer["chunks"] for layer in found["layers"].values()) == found["chunks"]
+    assert [size["files"] for size in found["growth"]["sizes"]] == [12, 24]
+    assert found["growth"]["exponent"] is not None
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     (tmp_path / "corpus.jsonl").write_text(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from strata.errors import ConfigurationError, StoreUnavailable
+from strata.errors import ConfigurationError, Conflict, StoreUnavailable
 from strata.model.corpus import SkippedFile
 from strata.model.jobs import DeadLetter, JobReport, JobStatus
 from strata.storage.aws import aws_client, aws_errors
@@ -138,3 +138,39 @@ def test_another_writers_transaction_is_waited_out(table: Table, monkeypatch: py
     store.create(job())
     assert store.get(job().job_id) == job()
     assert to_attributes({"n": 1}) == {"n": {"N": "1"}}
+
+
+class Repeating:
+    """A client whose replies to single writes get lost once, so that botocore sends each of them twice."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+        if name not in ("put_item", "update_item", "delete_item"):
+            return call
+
+        def twice(**parameters: Any) -> Any:
+            call(**parameters)
+            return call(**parameters)
+
+        return twice
+
+
+def test_a_write_that_is_sent_twice_is_no_conflict_with_itself(table: Table) -> None:
+    clock = FakeClock()
+    repeating = Table(client=Repeating(table.client), name=table.name)
+    store, lock = DynamoJobStore(table=repeating, clock=clock), DynamoSessionLock(table=repeating, clock=clock)
+    store.create(job())
+    with pytest.raises(Conflict):
+        store.create(job())
+    accepted = store.accept(job().job_id, session_id="docs", object_version=None, applied_seq=0)
+    lease = lock.acquire("docs", owner="a", lease=timedelta(seconds=60), applied_seq=0, fence=0)
+    assert lease is not None
+    store.start(accepted.job_id, lease)
+    store.hand_over(accepted.job_id, lease)
+    assert store.start(accepted.job_id, lease).starts == 1
+    store.begin_commit(accepted.job_id, lease)
+    store.finish(replace(accepted, status=JobStatus.DONE), lease)
+    assert lock.release(lock.renew(lease, lease=timedelta(seconds=60)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from strata.indexing import PIPELINE_VERSION
@@ -22,6 +23,7 @@ from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
 from tests.support.factories import identity
+from tests.support.index_statistics import assert_rows_agree
 from tests.support.job_fakes import FakeObjectStore, job
 from tests.support.postgres import TestDatabase
 from tests.support.uploads import json_lines, tar_gz
@@ -33,6 +35,7 @@ class Project:
     def __init__(self, database: TestDatabase) -> None:
         self.indexing, self.querying = Database(database.index_url), Database(database.query_url)
         self.embedder, self.objects, self.seq = HashedEmbedder(), FakeObjectStore(), 0
+        self.settings = IndexingSettings()
         self.sessions = PostgresSessionStore(self.indexing)
         self.search = PostgresSearch(self.querying)
         self.sessions.create(
@@ -65,7 +68,7 @@ class Project:
             cache=PostgresBlobCache(self.indexing),
             objects=self.objects,
             embedder=self.embedder,
-            settings=IndexingSettings(),
+            settings=self.settings,
         )
         if kind is JobKind.CHANGES:
             return indexer.index_changes(accepted, lease, lambda progress: None)
@@ -169,3 +172,48 @@ def test_quotes_stand_in_the_lines_that_a_row_names(project: Project) -> None:
     for row in rows:
         lines = sources[row.chunk_id].split("\n")
         assert "\n".join(lines[row.span.start - 1 : row.span.end]) == row.content
+
+
+def _rows(postgres: TestDatabase) -> set[tuple[Any, ...]]:
+    """The live index as its readers may find it, whatever the numbers of its rows."""
+    statement = """
+        SELECT c.path, c.layer, c.ordinal, c.content, c.span_start, c.span_end, v.embedding::text,
+               ARRAY(SELECT d.term FROM unnest(t.term_keys) AS key
+                     JOIN rag_terms AS d ON d.term_id = (key & 4294967295) ORDER BY d.term COLLATE "C")::text,
+               (SELECT round(sum(w)::numeric, 3) FROM unnest(string_to_array(
+                    regexp_replace(split_part(t.weights::text, '/', 1), '[{}]|[0-9]+:', '', 'g'), ',')::float8[]) AS w)
+        FROM rag_sessions AS s JOIN rag_chunks AS c ON c.index_id = s.active_index_id
+        JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) JOIN rag_chunk_terms AS t USING (index_id, chunk_id)
+    """
+    with psycopg.connect(postgres.owner_url) as connection:
+        return set(connection.execute(statement).fetchall())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(IndexingSettings(prepare_workers=3), id="prepared in three processes"),
+        pytest.param(IndexingSettings(prepare_workers=1, new_index_files=1), id="in a new index"),
+        pytest.param(IndexingSettings(prepare_workers=2, new_index_files=1), id="both"),
+    ],
+)
+def test_every_way_gives_the_same_rows(postgres: TestDatabase, settings: IndexingSettings) -> None:
+    files: dict[str, bytes | str] = {
+        f"src/m{n}.py": f'"""Module {n}."""\n\n\ndef f{n}(x):\n    return x + {n}\n' for n in range(150)
+    }
+    files |= {f"docs/p{n}.md": f"# Page {n}\n\nZebra {n} runs.\n" for n in range(150)} | {"bad.md": b"\xff\xfe\xfa"}
+    project = Project(postgres)
+    project.settings = IndexingSettings(prepare_workers=1)
+    before = project.snapshot(files)
+    expected = _rows(postgres)
+    with psycopg.connect(postgres.owner_url) as connection:
+        connection.execute("DELETE FROM rag_chunk_cache")
+        connection.execute("DELETE FROM rag_blob_cache")
+    project.snapshot({"one.md": "# One\n"})
+    project.settings = settings
+    report = project.snapshot(files)
+    project.close()
+    assert report.counters == replace(before.counters, deleted_files=1)
+    assert [file.path for file in report.failed] == ["bad.md"]
+    assert _rows(postgres) == expected
+    assert_rows_agree(postgres.owner_url)

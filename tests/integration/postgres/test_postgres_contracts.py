@@ -10,6 +10,7 @@ from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.sessions import PostgresSessionStore
 from tests.support.blob_cache_contract import BlobCacheContract
+from tests.support.new_index_contract import NewIndexContract
 from tests.support.postgres import TestDatabase
 from tests.support.session_store_contract import SessionStoreContract
 
@@ -27,7 +28,7 @@ class TestPostgresBlobCache(BlobCacheContract):
         return PostgresBlobCache(database)
 
 
-class TestPostgresSessionStore(SessionStoreContract):
+class TestPostgresSessionStore(SessionStoreContract, NewIndexContract):
     @pytest.fixture
     def cache(self, database: Database) -> PostgresBlobCache:
         return PostgresBlobCache(database)

@@ -388,6 +388,18 @@ def test_what_is_not_there_is_404(cloud: Cloud, path: str) -> None:
     assert reply.error_code in ("session_not_found", "job_not_found", "route_not_found")
 
 
+def test_a_roll_back_is_accepted_and_worked(cloud: Cloud) -> None:
+    opened(cloud)
+    reply = call(cloud.changes.http, rest_event("POST", "/api/rag/sessions/docs/rollback"))
+    job = reply.json["job"]
+    assert (reply.status, job["kind"], job["status"]) == (202, "rollback", "queued")
+    cloud.upload(f"changes/docs/{job['job_id']}.jsonl")
+    assert cloud.runner.formats == ["rollback"]
+    assert cloud.get(job["links"]["self"]).json["status"] == "done"
+    unknown = call(cloud.changes.http, rest_event("POST", "/api/rag/sessions/nobody/rollback"))
+    assert (unknown.status, unknown.error_code) == (404, "session_not_found")
+
+
 def test_changes_of_an_unknown_session_are_404(cloud: Cloud) -> None:
     reply = cloud.change({"changes": [{"op": "delete", "path": "a"}]}, session_id="unknown")
     assert (reply.status, reply.error_code) == (404, "session_not_found")
@@ -520,6 +532,7 @@ def test_the_documents_declare_what_the_routes_answer(cloud: Cloud) -> None:
         ("Strata: snapshots", "delete", "/api/rag/sessions/{session_id}"): {"204", "404"} | always,
         ("Strata: snapshots", "post", "/internal/rag/index/snapshot"): {"200", "202", "403", "409", "413"} | always,
         ("Strata: changes", "post", "/api/rag/sessions/{session_id}/changes"): {"202", "404", "409", "413"} | always,
+        ("Strata: changes", "post", "/api/rag/sessions/{session_id}/rollback"): {"202", "404"} | always,
         ("Strata: changes", "post", "/internal/rag/index/changes"): {"200", "202", "403", "404", "409", "413"} | always,
         ("Strata: jobs", "get", "/api/rag/jobs"): {"200"} | always,
         ("Strata: jobs", "post", "/api/rag/jobs/{job_id}/cancel"): {"202", "404", "409"} | always,

@@ -13,6 +13,7 @@ from strata.errors import (
     CorruptArchive,
     EmbeddingModelMismatch,
     LockLost,
+    NoEarlierIndex,
     SessionNotFound,
     StaleFence,
     UnsafeEntry,
@@ -53,7 +54,7 @@ class Project:
     embedder: CountingEmbedder = field(default_factory=CountingEmbedder)
     cache: FakeBlobCache = field(default_factory=FakeBlobCache)
     objects: FakeObjectStore = field(default_factory=FakeObjectStore)
-    settings: IndexingSettings = field(default_factory=IndexingSettings)
+    settings: IndexingSettings = field(default_factory=lambda: IndexingSettings(prepare_workers=1))
     session_id: str = "docs"
     told: list[Progress] = field(default_factory=list)
     seq: int = 0
@@ -89,10 +90,16 @@ class Project:
         return made, Lease(session_id=self.session_id, owner="worker", fence=self.seq, expires_at=expires_at)
 
     def snapshot(
-        self, files: Files | bytes, upload_format: str = "tar.gz", progress: ReportProgress | None = None
+        self,
+        files: Files | bytes,
+        upload_format: str = "tar.gz",
+        progress: ReportProgress | None = None,
+        *,
+        reindex: bool = False,
     ) -> JobReport:
         body = files if isinstance(files, bytes) else tar_gz(files)
         made, lease = self.accepted(body, JobKind.SNAPSHOT)
+        made = replace(made, reindex=reindex)
         return self.indexer().index_snapshot(made, lease, upload_format, progress or self.told.append)
 
     def change(self, *lines: Mapping[str, Any]) -> JobReport:
@@ -420,14 +427,17 @@ def test_a_refused_upload_changes_nothing(
     assert session.generation == 1
 
 
-@pytest.mark.parametrize(("name", "value"), [("embedding_model", "other"), ("dimension", 8), ("pipeline_version", "0")])
-def test_a_session_of_another_model_is_refused_before_anything_is_read(
+OTHERS = [("embedding_model", "other"), ("dimension", 8), ("pipeline_version", "0")]
+
+
+@pytest.mark.parametrize(("name", "value"), OTHERS)
+def test_changes_of_a_session_of_another_model_are_refused_before_anything_is_read(
     project: Project, name: str, value: object
 ) -> None:
     project.session_id = "old"
     project.create("old", **{name: value})
-    with pytest.raises(EmbeddingModelMismatch, match="Create a new session"):
-        project.snapshot(FILES)
+    with pytest.raises(EmbeddingModelMismatch, match="strata index PATH --session NAME --reindex"):
+        project.change({"op": "upsert", "path": "a.txt", "content": "x"})
     assert (project.embedder.texts, project.told) == ([], [])
 
 
@@ -507,3 +517,109 @@ def test_vectors_reach_the_index_as_they_were_made(project: Project) -> None:
         for embedded in chunks:
             expected = project.embedder.embed_query(embedded.chunk.embedded_text)
             assert np.allclose(embedded.embedding, expected)
+
+
+# --- new indexes ---------------------------------------------------------------------------------------------------
+
+
+def previous_paths(project: Project) -> list[str]:
+    """The files of the index before the live one."""
+    index_id = project.sessions.previous[project.session_id]
+    return sorted(project.sessions.indexes[index_id].files)
+
+
+@pytest.mark.parametrize(("name", "value"), OTHERS)
+def test_a_snapshot_moves_a_session_to_the_present_model(project: Project, name: str, value: object) -> None:
+    project.session_id = "old"
+    project.create("old", **{name: value})
+    report = project.snapshot(FILES)
+    session = project.sessions.get("old")
+    assert session is not None
+    assert (session.embedding_model, session.dimension, session.pipeline_version) == (
+        project.embedder.model_id,
+        project.embedder.dimension,
+        PIPELINE_VERSION,
+    )
+    assert project.paths == sorted(FILES)
+    assert report.counters.indexed_files == 3
+
+
+def test_a_new_index_is_built_when_it_is_asked_for(project: Project) -> None:
+    project.snapshot(FILES)
+    project.embedder.texts.clear()
+    report = project.snapshot({"README.md": FILES["README.md"], "new.md": "# New\n"}, reindex=True)
+    assert report.counters == Counters(indexed_files=2, cache_hit_files=1, cache_miss_files=1, deleted_files=2)
+    assert (report.generation, project.paths) == (2, ["README.md", "new.md"])
+    assert previous_paths(project) == sorted(FILES)
+
+
+@pytest.mark.parametrize(("new_index_files", "built"), [(3, True), (4, False)])
+def test_a_new_index_is_built_when_much_is_written(project: Project, new_index_files: int, built: bool) -> None:
+    project.settings = replace(project.settings, new_index_files=new_index_files)
+    project.snapshot(FILES)
+    assert (project.session_id in project.sessions.previous) == built
+    assert project.paths == sorted(FILES)
+
+
+@pytest.mark.parametrize(("drift", "built"), [(0.11, True), (0.1, False)])
+def test_a_new_index_is_built_when_average_lengths_have_drifted(project: Project, drift: float, built: bool) -> None:
+    project.sessions.drift = drift
+    project.snapshot(FILES)
+    project.change({"op": "upsert", "path": "c.txt", "content": "changes stay in place"})
+    assert (project.session_id in project.sessions.previous) == built
+
+
+def test_a_file_sent_by_its_hash_is_prepared_anew_from_what_is_on_record(project: Project) -> None:
+    project.snapshot(FILES)
+    old = replace(project.sessions.sessions["docs"], pipeline_version="0")
+    project.sessions.sessions["docs"] = old
+    project.cache.blobs = {
+        replace(key, pipeline_version="0"): replace(blob, key=replace(key, pipeline_version="0"))
+        for key, blob in project.cache.blobs.items()
+    }
+    known = {"path": "a.txt", "content_hash": blob_sha_of(b"plain\n")}
+    unknown = {"path": "b.txt", "content_hash": blob_sha_of(b"never seen\n")}
+    report = project.snapshot(json_lines(known, unknown), "jsonl")
+    assert reasons(report.failed).keys() == {"b.txt"}
+    assert (project.paths, project.text_of("a.txt")) == (["a.txt"], "a.txt\nplain\nplain")
+
+
+def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strata.indexing.new_index.FILL_FILES", 1)
+    project.snapshot({"old.md": "# Old\n"})
+    body = tar_gz(FILES)
+    made, lease = project.accepted(body, JobKind.SNAPSHOT)
+    made = replace(made, reindex=True)
+
+    def until_two_are_filled(progress: Progress) -> None:
+        if progress.phase == "filling" and progress.done_files == 2:
+            raise LockLost
+
+    with pytest.raises(LockLost):
+        project.indexer().index_snapshot(made, lease, "tar.gz", until_two_are_filled)
+    assert project.paths == ["old.md"]
+    (begun,) = [index for index in project.sessions.indexes.values() if index.job_id == made.job_id]
+    assert len(begun.files) == 2
+    later = replace(lease, fence=lease.fence + 1)
+    report = project.indexer().index_snapshot(made, later, "tar.gz", project.told.append)
+    assert (report.generation, project.paths) == (2, sorted(FILES))
+    again = project.indexer().index_snapshot(made, later, "tar.gz", project.told.append)
+    assert (again.generation, again.chunks) == (report.generation, report.chunks)
+    assert project.sessions.sessions["docs"].generation == 2
+
+
+def test_a_roll_back_makes_the_index_before_the_live_one(project: Project) -> None:
+    project.snapshot(FILES)
+    project.snapshot({"new.md": "# New\n"}, reindex=True)
+    made, lease = project.accepted(b"\n", JobKind.ROLLBACK)
+    report = project.indexer().roll_back(made, lease, project.told.append)
+    assert (report.generation, project.paths) == (3, sorted(FILES))
+    assert report.chunks == sum(map(len, project.sessions.chunks["docs"].values()))
+
+
+def test_a_roll_back_without_an_index_before_changes_nothing(project: Project) -> None:
+    project.snapshot(FILES)
+    made, lease = project.accepted(b"\n", JobKind.ROLLBACK)
+    with pytest.raises(NoEarlierIndex):
+        project.indexer().roll_back(made, lease, project.told.append)
+    assert project.paths == sorted(FILES)

@@ -130,13 +130,38 @@ def test_only_the_owner_changes_a_session(desk: Desk, who: object, session_id: s
 def test_another_embedding_model_is_refused_with_what_to_run(desk: Desk) -> None:
     desk.lifecycle.open_snapshot(ANN, session_id="docs")
     changed = replace(desk.lifecycle, embedding_model="minilm", dimension=384)
-    for attempt in (
-        lambda: changed.open_snapshot(ANN, session_id="docs"),
-        lambda: changed.open_changes(ANN, "docs", b"{}\n"),
-    ):
-        with pytest.raises(EmbeddingModelMismatch, match=r"hashed-256 .*minilm.*strata index"):
-            attempt()
+    with pytest.raises(EmbeddingModelMismatch, match=r"hashed-256 .*minilm.*strata index .*--reindex"):
+        changed.open_changes(ANN, "docs", b"{}\n")
     assert len(desk.table.jobs) == 1
+
+
+def test_a_snapshot_may_bring_another_embedding_model(desk: Desk) -> None:
+    desk.lifecycle.open_snapshot(ANN, session_id="docs")
+    changed = replace(desk.lifecycle, embedding_model="minilm", dimension=384)
+    assert changed.open_snapshot(ANN, session_id="docs").upload is not None
+
+
+@pytest.mark.parametrize("reindex", [False, True])
+def test_a_job_remembers_that_a_new_index_was_asked_for(desk: Desk, reindex: bool) -> None:
+    opened = desk.lifecycle.open_snapshot(ANN, session_id="docs", reindex=reindex).job
+    desk.upload(opened)
+    stored = desk.jobs.get(opened.job_id)
+    assert stored is not None
+    assert (stored.reindex, stored.status) == (reindex, JobStatus.QUEUED)
+
+
+def test_a_roll_back_is_a_job_in_the_order_that_its_notification_finds(desk: Desk) -> None:
+    desk.lifecycle.open_snapshot(ANN, session_id="docs")
+    job = desk.lifecycle.open_roll_back(ANN, "docs")
+    assert (job.kind, job.status, job.seq) == (JobKind.ROLLBACK, JobStatus.QUEUED, 1)
+    assert desk.upload(job) == "docs"
+    assert len(desk.table.jobs) == 2
+
+
+def test_only_the_owner_rolls_back(desk: Desk) -> None:
+    desk.lifecycle.open_snapshot(ANN, session_id="docs", readers=["group:readers"])
+    with pytest.raises(SessionNotFound):
+        desk.lifecycle.open_roll_back(identity("bob", groups=["readers"]), "docs")
 
 
 def test_an_upload_queues_its_job_and_names_the_session_to_work_on(desk: Desk) -> None:

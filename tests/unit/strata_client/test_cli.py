@@ -154,6 +154,34 @@ def test_index_sends_the_folder_and_says_what_became_of_it(run: Run, api: FakeAp
     ]
 
 
+def test_a_new_index_is_asked_for_in_the_request(run: Run, api: FakeApi, folder: Path) -> None:
+    outcome = run("index", str(folder), "--session", "shop", "--reindex", "--json", "--api", api.url)
+
+    assert outcome.status == 0, outcome.err
+    (request,) = api.asked("POST", "/api/rag/sessions")
+    assert request.json()["reindex"] is True
+
+
+def test_rollback_waits_for_its_job(run: Run, api: FakeApi) -> None:
+    api.on("POST", "/api/rag/sessions/shop/rollback", json_reply({"job": job_view("queued")}, 202))
+
+    outcome = run("rollback", "--session", "shop", "--api", api.url)
+
+    assert outcome.status == 0, outcome.err
+    assert outcome.out == "Rolled back: 7 chunks, generation 3.\n"
+
+
+def test_a_rollback_without_an_index_before_says_so(run: Run, api: FakeApi) -> None:
+    error = {"code": "no_earlier_index", "message": "There is no index before the present one."}
+    api.on("POST", "/api/rag/sessions/shop/rollback", json_reply({"job": job_view("queued")}, 202))
+    api.on("GET", "/api/rag/jobs/job-1/events", sse_reply(sse("terminal", job_view("error", error=error), 1)))
+
+    outcome = run("rollback", "--session", "shop", "--api", api.url)
+
+    assert outcome.status == 1
+    assert "There is no index before the present one." in outcome.err
+
+
 def test_index_tells_a_person_what_was_left_out_and_why(run: Run, api: FakeApi, folder: Path) -> None:
     outcome = run("index", str(folder), "--session", "shop", "--api", api.url)
 

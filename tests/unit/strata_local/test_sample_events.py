@@ -29,6 +29,12 @@ def test_every_sample_event_is_one_that_the_template_sends(path: Path) -> None:
         assert described["sequencer"]
     elif event.get("source") == "aws.scheduler":
         assert any(each.every_s for each in STACK.functions.values())
+    elif "detail" in event:
+        rules = [rule for each in STACK.functions.values() for rule in each.execution_rules]
+        assert any(event["detail"]["status"] in rule.statuses for rule in rules)
+        assert any(event["detail"]["stateMachineArn"] in rule.state_machines for rule in rules)
+    elif "job_id" in event:
+        assert event.keys() == {"job_id", "session_id", "batch_key", "index_id", "error"}  # all that any state is given
     else:
         scope, _ = request_of(event)
         matched = match_route(STACK.routes, scope["method"], event["path"])
@@ -50,6 +56,11 @@ def test_every_function_has_a_sample_event() -> None:
             }
         elif event.get("source") == "aws.scheduler":
             functions |= {name for name, each in STACK.functions.items() if each.every_s}
+        elif "detail" in event:
+            functions |= {name for name, each in STACK.functions.items() if each.execution_rules}
+        elif "job_id" in event:
+            definitions = "".join(machine.definition for machine in STACK.state_machines)
+            functions |= {name for name, each in STACK.functions.items() if f'"{each.arn}"' in definitions}
         else:
             matched = match_route(STACK.routes, event["httpMethod"], event["path"])
             assert matched is not None

@@ -28,6 +28,13 @@ FUNCTIONS = {
     "Sweep": ("functions/index_changes", "app.sweep"),
     "JobStatus": ("functions/job_status", "app.http"),
     "Query": ("functions/query", "app.app"),
+    "ReindexPlan": ("functions/index_snapshot", "app.plan"),
+    "ReindexPrepare": ("functions/index_snapshot", "app.prepare"),
+    "ReindexFill": ("functions/index_snapshot", "app.fill"),
+    "ReindexFlip": ("functions/index_snapshot", "app.flip"),
+    "ReindexFail": ("functions/index_snapshot", "app.fail"),
+    "ReindexRelease": ("functions/index_snapshot", "app.release"),
+    "ReindexEnded": ("functions/index_snapshot", "app.on_execution_ended"),
 }
 ROUTES = {
     ("POST", "/api/rag/sessions"): "IndexSnapshotApi",
@@ -36,6 +43,7 @@ ROUTES = {
     ("PATCH", "/api/rag/sessions/{session_id}"): "IndexSnapshotApi",
     ("DELETE", "/api/rag/sessions/{session_id}"): "IndexSnapshotApi",
     ("POST", "/api/rag/sessions/{session_id}/changes"): "IndexChangesApi",
+    ("POST", "/api/rag/sessions/{session_id}/rollback"): "IndexChangesApi",
     ("POST", "/internal/rag/index/snapshot"): "IndexSnapshotApi",
     ("POST", "/internal/rag/index/changes"): "IndexChangesApi",
     ("GET", "/api/rag/jobs"): "JobStatus",

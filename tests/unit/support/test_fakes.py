@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.blob_cache_contract import BlobCacheContract
 from tests.support.fakes import FakeBlobCache, FakeSessionStore
+from tests.support.new_index_contract import NewIndexContract
 from tests.support.session_store_contract import SessionStoreContract
 
 
@@ -15,7 +16,7 @@ class TestFakeBlobCache(BlobCacheContract):
         return FakeBlobCache()
 
 
-class TestFakeSessionStore(SessionStoreContract):
+class TestFakeSessionStore(SessionStoreContract, NewIndexContract):
     @pytest.fixture
     def cache(self) -> FakeBlobCache:
         return FakeBlobCache()

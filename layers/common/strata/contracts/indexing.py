@@ -106,7 +106,8 @@ def json_lines(files: Iterable[FileLine]) -> bytes:
 class OpenSession(Request):
     """A snapshot for a new session, or for one of the caller's own.
 
-    `project_id` and `readers` count when the session is new. With `files` the snapshot is the request itself;
+    `project_id` and `readers` count when the session is new. `reindex` builds a new index beside the live one, which
+    answers until the new one is whole, and can be rolled back to. With `files` the snapshot is the request itself;
     without, the reply says where the archive is to be posted.
     """
 
@@ -114,6 +115,7 @@ class OpenSession(Request):
     project_id: Annotated[str, StringConstraints(pattern=SESSION_ID)] | None = None
     format: UploadFormat = "tar.gz"
     readers: Annotated[list[PrincipalText], Field(max_length=MAX_PRINCIPALS)] = []
+    reindex: bool = False
     files: Annotated[list[FileLine], Field(min_length=1, max_length=MAX_FILES)] | None = None
 
     def inline(self) -> bytes | None:
@@ -163,6 +165,10 @@ class PostChanges(Request):
 
 
 class ChangesAccepted(View):
+    job: JobView
+
+
+class RollBackAccepted(View):
     job: JobView
 
 

@@ -46,6 +46,20 @@ def orders_in(event: Mapping[str, Any]) -> list[WorkOrder]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedExecution:
+    """An execution that did not succeed: its name, and how it ended."""
+
+    name: str
+    status: str
+
+
+def execution_ended(event: Mapping[str, Any]) -> EndedExecution:
+    """EventBridge's "Step Functions Execution Status Change"."""
+    detail = event["detail"]
+    return EndedExecution(name=detail["name"], status=detail["status"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """This call of the function: who it is, and how long it may still run."""
 

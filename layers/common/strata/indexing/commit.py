@@ -10,7 +10,7 @@ from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted
 from strata.model.corpus import BlobKey, SkippedFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
-from strata.ports import CommitRequest, SessionStore
+from strata.ports import CommitRequest, CommitResult, SessionStore
 
 MAX_REPORTED_FILES = 200
 """A report names so many skipped and failed files; its counters count all."""
@@ -69,12 +69,16 @@ def commit(sessions: SessionStore, job: Job, lease: Lease, outcome: Outcome) -> 
             counters=outcome.counters(indexed_files=len(upserts)),
         )
     )
+    return report(result, outcome)
+
+
+def report(result: CommitResult, outcome: Outcome) -> JobReport:
     return JobReport(
         counters=result.counters,
         chunks=result.chunks,
         generation=result.generation,
         skipped=_reported(outcome.wanted.skipped),
-        failed=_reported(failed),
+        failed=_reported(outcome.failed),
     )
 
 

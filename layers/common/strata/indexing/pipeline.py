@@ -10,8 +10,10 @@ from strata.errors import EmbeddingModelMismatch, SessionNotFound
 from strata.indexing import PIPELINE_VERSION
 from strata.indexing.chunking import Chunker
 from strata.indexing.commit import Outcome, commit
+from strata.indexing.new_index import Build, Built
 from strata.indexing.plan import Plan, plan
 from strata.indexing.prepare import Prepared, Preparer
+from strata.indexing.side_by_side import usable_cores
 from strata.indexing.uploads import Caps, UploadEntry, read_entries
 from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
 from strata.jobs.fault_points import reach
@@ -19,10 +21,13 @@ from strata.jobs.running import Progress, ReportProgress
 from strata.model.access import Session
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
 from strata.model.jobs import Job, JobReport, Lease
-from strata.ports import BlobCache, Embedder, ObjectStore, SessionStore
+from strata.ports import BlobCache, Embedder, ObjectStore, RollBackRequest, SessionStore
 
 _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on record: send it whole."
 _REPORTED_ENTRIES = 50
+_MOST_LENGTH_DRIFT = 0.1
+"""From here on BM25's weights, made with the pinned average lengths, are made anew."""
+_RECORDED_FILES = 64
 
 
 class UploadCaps(Caps, Protocol):
@@ -37,6 +42,10 @@ class Limits(Protocol):
     def chunk_tokens(self) -> int: ...
     @property
     def overlap_tokens(self) -> int: ...
+    @property
+    def new_index_files(self) -> int: ...
+    @property
+    def prepare_workers(self) -> int: ...
     @property
     def limits(self) -> UploadCaps: ...
 
@@ -56,6 +65,9 @@ class Indexer:
 
         Raises `UploadRejected`, `EmbeddingModelMismatch`, `SessionNotFound`, `StaleFence`, `EmbedderRejected`, what
         the stores raise, and what `progress` raises; readers then see what they saw before.
+
+        It builds a new index beside the live one, instead of changing that, when the job asks for it, when the session
+        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written.
         """
         return self._index(job, lease, upload_format, progress, is_snapshot=True)
 
@@ -66,50 +78,91 @@ class Indexer:
         """
         return self._index(job, lease, "jsonl", progress, is_snapshot=False)
 
+    def roll_back(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
+        """Make the index before the live one again. Raises `NoEarlierIndex`, `SessionNotFound` and `StaleFence`."""
+        if job.seq is None:
+            raise ValueError(f"job {job.job_id} was never accepted")
+        progress(Progress(phase="committing"))
+        result = self.sessions.roll_back(
+            RollBackRequest(session_id=job.session_id, job_id=job.job_id, seq=job.seq, fence=lease.fence)
+        )
+        return JobReport(counters=result.counters, chunks=result.chunks, generation=result.generation)
+
     def _index(
         self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress, *, is_snapshot: bool
     ) -> JobReport:
-        session = self._session(job)
+        session = self._session(job, is_snapshot=is_snapshot)
         max_bytes = self.settings.limits.max_archive_bytes
         with self.objects.download(job.object_key, version=job.object_version, max_bytes=max_bytes) as file:
-            upload = _Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
+            upload = Upload(file=file, upload_format=upload_format, caps=self.settings.limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
-            difference = self._plan(session, wanted, is_snapshot=is_snapshot)
+            indexed = self.sessions.indexed_files(session.session_id, None if is_snapshot else wanted.paths)
+            difference = plan(with_known_sizes(wanted, indexed), indexed)
+            anew = is_snapshot and self._is_built_anew(session, job, difference)
+            if anew:
+                difference = whole_plan(wanted, indexed)
             reach("after_plan")
             outcome = self._prepare(session, upload, wanted, difference)
         total = len(difference.upserts)
         counters = outcome.counters(indexed_files=0)
-        progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
-        return commit(self.sessions, job, lease, outcome)
+        if not anew:
+            progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
+            return commit(self.sessions, job, lease, outcome)
 
-    def _session(self, job: Job) -> Session:
+        def filled(files: int) -> None:
+            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+
+        def committing() -> None:
+            progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
+
+        filled(0)
+        build = Build(
+            sessions=self.sessions,
+            job=job,
+            lease=lease,
+            outcome=outcome,
+            built=self._built,
+            filled=filled,
+            committing=committing,
+        )
+        return build.run()
+
+    @property
+    def _built(self) -> Built:
+        return Built(
+            embedding_model=self.embedder.model_id,
+            dimension=self.embedder.dimension,
+            pipeline_version=PIPELINE_VERSION,
+        )
+
+    def _session(self, job: Job, *, is_snapshot: bool) -> Session:
         session = self.sessions.get(job.session_id)
         if session is None:
             raise SessionNotFound
-        built = (session.embedding_model, session.dimension, session.pipeline_version)
-        present = (self.embedder.model_id, self.embedder.dimension, PIPELINE_VERSION)
-        if built != present:
+        if not is_snapshot and _built_of(session) != self._built:
             raise EmbeddingModelMismatch(
-                f"Session {session.session_id!r} was built with {_named(built)}; this deployment has "
-                f"{_named(present)}. Create a new session and index the project into it."
+                f"Session {session.session_id!r} was built with {_named(_built_of(session))}; this deployment has "
+                f"{_named(self._built)}. Index the whole project anew: strata index PATH --session NAME --reindex."
             )
         return session
 
-    def _plan(self, session: Session, wanted: Wanted, *, is_snapshot: bool) -> Plan:
-        indexed = self.sessions.indexed_files(session.session_id)
-        if not is_snapshot:
-            indexed = {path: indexed[path] for path in wanted.paths & indexed.keys()}
-        return plan(with_known_sizes(wanted, indexed), indexed)
+    def _is_built_anew(self, session: Session, job: Job, difference: Plan) -> bool:
+        return (
+            job.reindex
+            or _built_of(session) != self._built
+            or len(difference.upserts) >= self.settings.new_index_files
+            or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
+        )
 
-    def _prepare(self, session: Session, upload: _Upload, wanted: Wanted, difference: Plan) -> Outcome:
+    def _prepare(self, session: Session, upload: Upload, wanted: Wanted, difference: Plan) -> Outcome:
         """Everything that the commit needs is in the cache afterwards, but for the files that failed."""
-        keys = {entry.path: self._key(session, entry) for entry in difference.upserts}
+        keys = {entry.path: key_of(session, entry, self._built) for entry in difference.upserts}
         cached = self.cache.present(keys.values())
         missing = {path: key for path, key in keys.items() if key not in cached}
         prepared = Prepared()
         outcome = Outcome(wanted=wanted, plan=difference, keys=keys, cached_files=len(cached), prepared=prepared)
-        prepared.failed |= {path: _NOT_ON_RECORD for path in missing if wanted.files[path].position is None}
+        by_hash = {path: key for path, key in missing.items() if wanted.files[path].position is None}
 
         counters = outcome.counters(indexed_files=0)
 
@@ -119,29 +172,15 @@ class Indexer:
             done = len(cached) + prepared.files + len(prepared.failed)
             upload.progress(Progress(phase="preparing", done_files=done, total_files=len(keys), counters=so_far))
 
-        chunker = Chunker(
-            counter=self.embedder,
-            chunk_tokens=self.settings.chunk_tokens,
-            overlap_tokens=self.settings.overlap_tokens,
-        )
-        preparer = Preparer(cache=self.cache, embedder=self.embedder, chunker=chunker)
+        preparer = preparer_of(self.cache, self.embedder, self.settings)
         advanced()
         preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
+        preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
         return outcome
-
-    def _key(self, session: Session, entry: FileEntry) -> BlobKey:
-        return BlobKey(
-            tenant=session.tenant,
-            repo_id=session.repo_id,
-            path=entry.path,
-            blob_sha=entry.blob_sha,
-            pipeline_version=PIPELINE_VERSION,
-            embedding_model=self.embedder.model_id,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Upload:
+class Upload:
     """A downloaded upload, read twice: once to know its files, once for the content of those to prepare."""
 
     file: BinaryIO
@@ -173,6 +212,54 @@ class _Upload:
             yield entry
 
 
-def _named(built: tuple[str, int, str]) -> str:
-    model, dimension, pipeline_version = built
-    return f"{model} ({dimension} dimensions, pipeline {pipeline_version})"
+def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
+    chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
+    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=settings.prepare_workers or usable_cores())
+
+
+def recorded_sources(
+    cache: BlobCache, wanted: Wanted, by_hash: Mapping[str, BlobKey], failed: dict[str, str]
+) -> Iterator[tuple[BlobKey, SourceFile]]:
+    """Files that were sent by their hash, with the content that an earlier model or pipeline left on record.
+
+    One that is on no record is put into `failed`.
+    """
+    paths = list(by_hash)
+    for start in range(0, len(paths), _RECORDED_FILES):
+        keys = [by_hash[path] for path in paths[start : start + _RECORDED_FILES]]
+        contents = cache.contents(keys)
+        for key in keys:
+            if key in contents:
+                yield key, SourceFile(entry=wanted.files[key.path].entry, content=contents[key])
+            else:
+                failed[key.path] = _NOT_ON_RECORD
+
+
+def key_of(session: Session, entry: FileEntry, built: Built) -> BlobKey:
+    """The name of a session's file in the cache of prepared files."""
+    return BlobKey(
+        tenant=session.tenant,
+        repo_id=session.repo_id,
+        path=entry.path,
+        blob_sha=entry.blob_sha,
+        pipeline_version=built.pipeline_version,
+        embedding_model=built.embedding_model,
+    )
+
+
+def whole_plan(wanted: Wanted, indexed: Mapping[str, FileEntry]) -> Plan:
+    """The plan of a new index: everything is written, and what the live one holds beyond that is deleted."""
+    everything = plan(with_known_sizes(wanted, indexed), {})
+    return replace(everything, delete=tuple(sorted(indexed.keys() - wanted.files.keys())))
+
+
+def _built_of(session: Session) -> Built:
+    return Built(
+        embedding_model=session.embedding_model,
+        dimension=session.dimension,
+        pipeline_version=session.pipeline_version,
+    )
+
+
+def _named(built: Built) -> str:
+    return f"{built.embedding_model} ({built.dimension} dimensions, pipeline {built.pipeline_version})"

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
 from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
+from strata.indexing.side_by_side import SideBySide
 from strata.model.corpus import (
     BlobKey,
     Chunk,
@@ -33,7 +34,7 @@ from strata.model.corpus import (
     Vector,
     Vectors,
 )
-from strata.ports import BlobCache, Embedder
+from strata.ports import BlobCache, Embedder, unwatched
 from strata.retrieval.analyser import analyse
 
 _log = logging.getLogger(__name__)
@@ -132,27 +133,54 @@ class _Readable:
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class BatchResult(Prepared):
+    """What came of one batch; `refusal` where the embedder refused all of it."""
+
+    refusal: EmbedderRejected | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparer:
-    """Puts files into the cache of prepared files."""
+    """Puts files into the cache of prepared files, on several cores where `workers` is above 1."""
 
     cache: BlobCache
     embedder: Embedder
     chunker: Chunker
+    workers: int = 1
 
     def prepare(
         self, sources: Iterable[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
     ) -> None:
         """Prepare each source; `done` is kept up to date, and `advanced` called at least every few seconds.
 
-        Raises `EmbedderRejected` when the embedder has refused every file so far, and what `advanced` raises.
+        Raises `EmbedderRejected` when the embedder has refused every file so far, what `advanced` raises, and
+        `WorkerLost`.
         """
-        for batch in _batches(sources):
-            readable = self._parse(batch, done, advanced)
-            blobs = self._embed(readable, done, advanced)
-            self.cache.keep(blobs)
-            done.files += len(blobs)
-            advanced()
+        batches = _batches(sources)
+        first = list(islice(batches, 2))
+        if self.workers < 2 or len(first) < 2:
+            for batch in chain(first, batches):
+                _add(done, self._batch(batch, advanced))
+                advanced()
+            return
+        with SideBySide(self._worker, workers=self.workers) as side_by_side:
+            for result in side_by_side.results(chain(first, batches), advanced):
+                _add(done, result)
+                advanced()
+
+    def _worker(self) -> Callable[[Sequence[tuple[BlobKey, SourceFile]]], BatchResult]:
+        """In a process of its own: with a connection of its own, and the model that we have loaded."""
+        preparer = replace(self, cache=self.cache.in_new_process())
+        return lambda batch: preparer._batch(batch, unwatched)
+
+    def _batch(self, batch: Sequence[tuple[BlobKey, SourceFile]], advanced: Callable[[], None]) -> BatchResult:
+        result = BatchResult()
+        readable = self._parse(batch, result, advanced)
+        blobs = self._embed(readable, result, advanced)
+        self.cache.keep(blobs)
+        result.files = len(blobs)
+        return result
 
     def _parse(
         self, batch: Sequence[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
@@ -170,15 +198,15 @@ class Preparer:
             for (key, source, parsed), chunks in zip(files, cut, strict=True)
         ]
 
-    def _embed(self, files: Sequence[_Readable], done: Prepared, advanced: Callable[[], None]) -> list[PreparedBlob]:
+    def _embed(self, files: Sequence[_Readable], done: BatchResult, advanced: Callable[[], None]) -> list[PreparedBlob]:
         known = self.cache.earlier_vectors([file.key for file in files])
         try:
             embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], known, advanced))
             return [file.prepared(list(islice(embedded, len(file.parsed.chunks)))) for file in files]
         except EmbedderRejected as error:
             blobs = list(self._embed_one_by_one(files, known, done, advanced))
-            if not blobs and not done.files:
-                raise
+            if not blobs:
+                done.refusal = error
             _log.warning("The embedder refused a batch: %s", error.message)
             return blobs
 
@@ -210,6 +238,14 @@ class Preparer:
 
 def _with_terms(chunk: Chunk, vector: Vector) -> EmbeddedChunk:
     return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(chunk.embedded_text)))
+
+
+def _add(done: Prepared, result: BatchResult) -> None:
+    """Raises `EmbedderRejected` when nothing has been prepared yet and all of this batch was refused."""
+    if result.refusal is not None and not done.files:
+        raise result.refusal
+    done.files += result.files
+    done.failed |= result.failed
 
 
 def _batches(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[tuple[BlobKey, SourceFile]]]:

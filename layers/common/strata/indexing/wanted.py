@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from strata.indexing.plan import IGNORE_FILES, MAX_IGNORE_FILE_BYTES, IgnoreRules, denied, unfit
@@ -93,7 +93,7 @@ def _file_entry(entry: UploadEntry, blob_sha: str) -> FileEntry:
     )
 
 
-def with_known_sizes(wanted: Wanted, indexed: dict[str, FileEntry]) -> list[FileEntry]:
+def with_known_sizes(wanted: Wanted, indexed: Mapping[str, FileEntry]) -> list[FileEntry]:
     """The wanted entries; a file sent by hash takes its size from the index if it is there unchanged."""
     entries = []
     for path, file in wanted.files.items():

@@ -76,6 +76,7 @@ class JobControl:
             session_id=failed.session_id,
             tenant=failed.tenant,
             kind=failed.kind,
+            reindex=failed.reindex,
             status=JobStatus.AWAITING_UPLOAD,
             object_key=failed.object_key,
             object_version=failed.object_version,

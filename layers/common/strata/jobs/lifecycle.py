@@ -89,11 +89,13 @@ class Lifecycle:
         readers: Sequence[Principal] = (),
         upload_format: str = "tar.gz",
         inline: bytes | None = None,
+        reindex: bool = False,
     ) -> OpenedSnapshot:
         """A job for a whole snapshot, in a new session or in one that the caller may write.
 
         `inline` is the content itself as JSON Lines: it is stored and accepted at once. `readers` and `project_id`
-        count for a new session only. Raises `SessionNameTaken`, `EmbeddingModelMismatch` and `UploadTooLarge`.
+        count for a new session only. `reindex` asks for a new index beside the live one; a session that was built
+        with another model gets one anyway. Raises `SessionNameTaken` and `UploadTooLarge`.
         """
         self._check_inline(inline)
         name = session_id or new_session_id()
@@ -106,12 +108,11 @@ class Lifecycle:
             pipeline_version=self.pipeline_version,
             readers=readers,
         )
-        self._check_model(session)
         if inline is not None:
             within, upload_format = STORED_WITHIN, "jsonl"
         else:
             within = timedelta(seconds=self.upload_expires_in_s) + UPLOAD_GRACE
-        job = self._open(session, JobKind.SNAPSHOT, upload_format, within)
+        job = self._open(session, JobKind.SNAPSHOT, upload_format, within, reindex=reindex)
         if inline is not None:
             return OpenedSnapshot(session=session, created=created, job=self._store(session, job, inline), upload=None)
         upload = self.objects.presigned_post(
@@ -131,6 +132,14 @@ class Lifecycle:
         session = own_session(self.sessions, identity, session_id)
         self._check_model(session)
         return self._store(session, self._open(session, JobKind.CHANGES, "jsonl", STORED_WITHIN), lines)
+
+    def open_roll_back(self, identity: Identity, session_id: str) -> Job:
+        """A job that makes the index before the live one again, in its place in the session's order.
+
+        Raises `SessionNotFound`, also for a reader who is not the owner.
+        """
+        session = own_session(self.sessions, identity, session_id)
+        return self._store(session, self._open(session, JobKind.ROLLBACK, "jsonl", STORED_WITHIN), b"\n")
 
     def accept_upload(self, uploaded: UploadedObject) -> str | None:
         """The session whose work should now go on; None when the object belongs to none (it is a dead letter then).
@@ -195,12 +204,16 @@ class Lifecycle:
         except SessionNotFound as error:
             raise _DeadLetter("The session is being deleted.", session) from error
 
-    def _open(self, session: Session, kind: JobKind, upload_format: str, within: timedelta) -> Job:
+    def _open(
+        self, session: Session, kind: JobKind, upload_format: str, within: timedelta, *, reindex: bool = False
+    ) -> Job:
         job_id = new_job_id(self.clock.now())
         key = object_key(kind, session.session_id, job_id, upload_format)
-        return self._create(session, kind, job_id, key, within)
+        return self._create(session, kind, job_id, key, within, reindex=reindex)
 
-    def _create(self, session: Session, kind: JobKind, job_id: str, key: str, within: timedelta) -> Job:
+    def _create(
+        self, session: Session, kind: JobKind, job_id: str, key: str, within: timedelta, *, reindex: bool = False
+    ) -> Job:
         now = self.clock.now()
         job = Job(
             job_id=job_id,
@@ -211,6 +224,7 @@ class Lifecycle:
             object_key=key,
             created_at=now,
             updated_at=now,
+            reindex=reindex,
             upload_until=now + within,
         )
         self.jobs.create(job)
@@ -254,5 +268,5 @@ class Lifecycle:
             raise EmbeddingModelMismatch(
                 f"Session {session.session_id!r} was built with {session.embedding_model} ({session.dimension} "
                 f"dimensions), this deployment embeds with {self.embedding_model} ({self.dimension}). "
-                "Index the project into a session of another name: strata index PATH --session NAME."
+                "Index the whole project anew: strata index PATH --session NAME --reindex."
             )

@@ -19,12 +19,13 @@ from strata.errors import (
     StrataError,
     UploadRejected,
 )
+from strata.jobs.dispatch import Dispatcher
 from strata.jobs.events import INDEX_STATUS, status_data
 from strata.jobs.fault_points import reach
 from strata.jobs.keeping import SessionKeeper
 from strata.jobs.naming import parse_object_key
 from strata.jobs.retrying import RetryPolicy, is_temporary, retried
-from strata.jobs.running import JobRunner, Phase, Progress
+from strata.jobs.running import JobRunner, Phase, Progress, ReportProgress
 from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock, JobStore, SessionLock, SessionStore
 
@@ -38,7 +39,8 @@ class Mailbox:
     Whoever finds the session's lock taken leaves: the holder lets go only when no accepted job waits, so nothing is
     forgotten. `runner` is called when there is the first job to do (it may load a model). A worker with less than
     `reserve_s` left hands over; a job that has been begun `max_starts` times without an end is given up. A start that
-    ended in a hand-over after some work does not count: a snapshot may take many workers' time.
+    ended in a hand-over after some work does not count: a snapshot may take many workers' time. Large jobs go to an
+    execution of their own, by `dispatcher`: it takes the lock after us, and drains what waits behind it.
     """
 
     sessions: SessionStore
@@ -54,6 +56,7 @@ class Mailbox:
     event_every: timedelta = timedelta(milliseconds=250)
     look_every: timedelta = timedelta(seconds=1)
     """How often a running job is looked at, whether its owner still wants it."""
+    dispatcher: Dispatcher | None = None
 
     def drain(self, session_id: str, *, owner: str, remaining_s: Callable[[], float]) -> None:
         """Work until nothing waits. `owner` must be unique to this invocation; `remaining_s` is its time left.
@@ -97,6 +100,12 @@ class Mailbox:
                     return
                 continue  # a job was accepted between the two calls
             heartbeat.keep()
+            if self.dispatcher is not None and not job.status.ended and self.dispatcher.takes(job):
+                if self.dispatcher.dispatch(job):
+                    self.lock.abandon(heartbeat.held)
+                    return
+                # Its execution has come to an end without bringing the job to one.
+                job = self._failed(job, "execution_failed", "The execution for this job ended before the job did.")
             self._work_on(job, heartbeat)
 
     def _work_on(self, job: Job, heartbeat: _Heartbeat) -> None:
@@ -151,12 +160,20 @@ class Mailbox:
 
     def _run(self, job: Job, heartbeat: _Heartbeat) -> JobReport:
         heartbeat(Progress(phase="reading"))
+        if job.kind is JobKind.ROLLBACK:
+            return self.runner().roll_back(job, heartbeat.held, heartbeat)
         if job.kind is JobKind.CHANGES:
             return self.runner().index_changes(job, heartbeat.held, heartbeat)
         named = parse_object_key(job.object_key)
         if named is None:
             raise UploadRejected(f"{job.object_key!r} is not the key of an upload.")
         return self.runner().index_snapshot(job, heartbeat.held, named.upload_format, heartbeat)
+
+    def heartbeat(self, held: Lease, remaining_s: Callable[[], float], job: Job) -> ReportProgress:
+        """For who works on a job under a lease of its own: renews it, and appends the job's events."""
+        heartbeat = _Heartbeat(mailbox=self, held=held, remaining_s=remaining_s, renewed_at=self.clock.now())
+        heartbeat.begin(job)
+        return heartbeat
 
     def _failed(self, job: Job, code: str, message: str) -> Job:
         return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=self.clock.now())

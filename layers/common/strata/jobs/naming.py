@@ -18,6 +18,8 @@ UPLOAD_FORMATS = ("tar.gz", "zip", "jsonl")
 CONTENT_TYPES = {"tar.gz": "application/gzip", "zip": "application/zip", "jsonl": "application/x-ndjson"}
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, without the letters that look like digits
+WORK_FOLDER = "work"
+"""What the states of an execution tell each other."""
 _FOLDERS = {"uploads": JobKind.SNAPSHOT, "changes": JobKind.CHANGES}
 
 
@@ -70,17 +72,19 @@ def object_key(kind: JobKind, session_id: str, job_id: str, upload_format: str) 
     """
     >>> object_key(JobKind.SNAPSHOT, "docs", "job-1", "tar.gz")
     'uploads/docs/job-1.tar.gz'
+
+    The object of a roll-back says nothing; its notification wakes a worker, as a change's does.
     """
-    folder = next(folder for folder, known in _FOLDERS.items() if known is kind)
+    folder = "uploads" if kind is JobKind.SNAPSHOT else "changes"
     return f"{folder}/{session_id}/{job_id}.{upload_format}"
 
 
 def object_folders(session_id: str) -> list[str]:
     """
     >>> object_folders("docs")
-    ['uploads/docs/', 'changes/docs/']
+    ['uploads/docs/', 'changes/docs/', 'work/docs/']
     """
-    return [f"{folder}/{session_id}/" for folder in _FOLDERS]
+    return [f"{folder}/{session_id}/" for folder in (*_FOLDERS, WORK_FOLDER)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from strata.model.jobs import Counters, Job, JobReport, Lease
 
-Phase = Literal["queued", "reading", "planning", "preparing", "committing"]
+Phase = Literal["queued", "reading", "planning", "preparing", "filling", "committing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +38,38 @@ class JobRunner(Protocol):
         ...
 
     def index_changes(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport: ...
+
+    def roll_back(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedBatches:
+    """What a plan has left in the object store: a JSON array of the keys of `batches` packed objects."""
+
+    manifest_key: str
+    batches: int
+
+
+class Stages(Protocol):
+    """The work of one large snapshot in parts that run in processes of their own. Each is safe to repeat.
+
+    They raise what `JobRunner.index_snapshot` raises, and what `progress` raises.
+    """
+
+    def plan(self, job: Job, progress: ReportProgress) -> PackedBatches:
+        """Read the upload once; pack the files that are to be prepared."""
+        ...
+
+    def prepare(self, job: Job, batch_key: str, progress: ReportProgress) -> None:
+        """Prepare one packed object."""
+        ...
+
+    def fill(self, job: Job, lease: Lease, progress: ReportProgress) -> int | None:
+        """The number of the filled new index; None when the job has been applied already."""
+        ...
+
+    def flip(self, job: Job, lease: Lease, index_id: int | None, progress: ReportProgress) -> JobReport: ...
+
+    def failure(self, job: Job) -> tuple[str, str] | None:
+        """Code and message of what ended a preparation for good, if one did."""
+        ...

@@ -14,6 +14,7 @@ from strata.model.corpus import SkippedFile
 class JobKind(StrEnum):
     SNAPSHOT = "snapshot"
     CHANGES = "changes"
+    ROLLBACK = "rollback"
 
 
 class JobStatus(StrEnum):
@@ -62,7 +63,8 @@ class Job:
 
     `starts` counts the workers that have begun it: one that kills every worker is given up. `upload_until` is when an
     upload that has not come is given up. `committing`: from here on the job can't be cancelled any more.
-    `retried_as` is the job that was made of a failed one's upload.
+    `retried_as` is the job that was made of a failed one's upload. `reindex`: the snapshot goes into a new index,
+    whatever little it changes.
     """
 
     job_id: str
@@ -84,6 +86,7 @@ class Job:
     cancel_requested: bool = False
     committing: bool = False
     retried_as: str | None = None
+    reindex: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

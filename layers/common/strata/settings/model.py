@@ -32,12 +32,20 @@ class UploadLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexingSettings:
-    """A lease is shorter than the minute after which Lambda delivers a failed event again, so that the second delivery
-    finds the lock of a dead worker free."""
+    """`prepare_workers` is the number of processes that files are prepared in; 0: one a core.
+
+    A lease is shorter than the minute after which Lambda delivers a failed event again, so that the second delivery
+    finds the lock of a dead worker free. A snapshot that writes `new_index_files` or more goes into a new index.
+    An upload of `reindex_archive_bytes` or more is worked on by `reindex_state_machine` (its ARN), where one is named.
+    """
 
     chunk_tokens: int = 500
     overlap_tokens: int = 50
+    new_index_files: int = 2_000
+    prepare_workers: int = 0
     lease_s: float = 45.0
+    reindex_state_machine: str = ""
+    reindex_archive_bytes: int = 8 * 1024 * 1024
     limits: UploadLimits = field(default_factory=UploadLimits)
 
 

@@ -145,3 +145,21 @@ def test_the_slower_exact_product_gives_the_same_vectors(monkeypatch: pytest.Mon
     monkeypatch.setattr("strata.providers.onnx.embedder._multiplies_bytes_exactly", lambda: False)
     exact = OnnxEmbedder.load(minilm_directory())
     assert ((exact.embed_documents(TEXTS) * minilm().embed_documents(TEXTS)).sum(axis=1) > 0.9999).all()
+
+
+PIECES = st.sampled_from(
+    ["def", "__init__", "a_b", " ", "\n", "\t", "\r", "(", ")", "->", "[CLS]", "[UNK]", "[", "]", "'", '"', "x" * 101,
+     "é", "й", "中", "\x00", "\x07", "\x7f", "\u200b", "\ud800", "Ünïcode", "42", "3.14", "camelCase", "№", "👍"]
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.lists(PIECES, max_size=12).map("".join), st.text(max_size=40)), max_size=6))
+def test_counting_word_by_word_is_counting(texts: list[str]) -> None:
+    embedder = minilm()
+    assert embedder.words is not None
+    assert embedder.count(texts) == embedder._count_whole(texts)
+
+
+def test_every_line_of_this_project_is_counted_as_the_tokenizer_does() -> None:
+    lines = [f"{line}\n" for sentence in SENTENCES for line in sentence.split("\n")]
+    assert minilm().count(lines) == minilm()._count_whole(lines)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from strata.errors import ConfigurationError, EmbedderUnavailable
 from strata.model.corpus import Vector, Vectors
+from strata.providers.onnx.counting import WordCounter, cuts_at_every_mark
 from strata.providers.onnx.description import MODEL_FILE, TOKENIZER_FILE, describe
 from strata.providers.vectors import checked_vectors
 
@@ -96,9 +97,19 @@ class OnnxEmbedder:
             special_tokens=(first, last, padding),
         )
 
+    words: WordCounter | None = field(init=False, repr=False, default=None)
+    """Counts faster, where the tokenizer is of a kind that allows it."""
+
+    def __post_init__(self) -> None:
+        if cuts_at_every_mark(self.tokenizer):
+            special = [token.content for token in self.tokenizer.get_added_tokens_decoder().values()]
+            object.__setattr__(self, "words", WordCounter(count_whole=self._count_whole, special=special))
+
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, in order, whole, without the special ones."""
+        return self._count_whole(texts) if self.words is None else self.words.count(texts)
 
+    def _count_whole(self, texts: Sequence[str]) -> list[int]:
         def lengths(part: Sequence[str]) -> list[int]:
             return [len(encoding) for encoding in self._encode(part)]
 

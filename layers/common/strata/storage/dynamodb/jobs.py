@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -48,10 +49,15 @@ class DynamoJobStore:
 
     def create(self, job: Job) -> None:
         """Raises `Conflict` when there is a job of that id."""
-        item = {**_job_item(job), **self._expiry()}
+        token = uuid.uuid4().hex
+        item = {**_job_item(job), **self._expiry(), "create_token": token}
         try:
             self.table.write(Write(key=_job_key(job.job_id), item=item, condition="attribute_not_exists(pk)"))
         except Refused as error:
+            # botocore sends a write again whose reply was lost: then it is refused because of itself.
+            stored = self.table.get(_job_key(job.job_id))
+            if stored is not None and stored.get("create_token") == token:
+                return
             raise Conflict(f"There is a job {job.job_id} already.") from error
 
     def get(self, job_id: str) -> Job | None:
@@ -188,13 +194,19 @@ class DynamoJobStore:
             raise JobCancelled from error
 
     def hand_over(self, job_id: str, lease: Lease) -> None:
+        starts = self._require(job_id).starts
         try:
             self.table.write(
                 Write(
                     key=_job_key(job_id),
-                    expression="SET starts = starts - :one",
-                    condition="#status = :running AND fence = :fence",
-                    values={":one": 1, ":running": JobStatus.RUNNING.value, ":fence": lease.fence},
+                    expression="SET starts = :fewer",
+                    condition="#status = :running AND fence = :fence AND starts = :starts",
+                    values={
+                        ":fewer": starts - 1,
+                        ":starts": starts,
+                        ":running": JobStatus.RUNNING.value,
+                        ":fence": lease.fence,
+                    },
                     names=_STATUS,
                 )
             )
@@ -455,6 +467,7 @@ def _job_item(job: Job) -> Item:
         "error_message": None if job.error_message is None else job.error_message[:_MAX_TEXT_CHARACTERS],
         "object_version": job.object_version,
         "starts": job.starts,
+        "reindex": job.reindex,
         "upload_until": None if job.upload_until is None else _text(job.upload_until),
         "cancel_requested": job.cancel_requested,
         "committing": job.committing,
@@ -524,6 +537,7 @@ def _job_of(item: Item) -> Job:
         error_message=item["error_message"],
         object_version=item["object_version"],
         starts=item["starts"],
+        reindex=item.get("reindex", False),
         upload_until=None if item["upload_until"] is None else datetime.fromisoformat(item["upload_until"]),
         cancel_requested=item["cancel_requested"],
         committing=item["committing"],

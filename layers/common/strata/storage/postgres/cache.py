@@ -31,6 +31,16 @@ class PostgresBlobCache:
         rows = self._database.transact(lambda c: c.execute(self._sql["present"], _columns(wanted)).fetchall())
         return {wanted[place - 1] for (place,) in rows}
 
+    def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        rows = self._database.transact(lambda c: c.execute(self._sql["contents"], _columns(wanted)).fetchall())
+        return {wanted[place - 1]: bytes(source) for place, source in rows}
+
+    def in_new_process(self) -> PostgresBlobCache:
+        return PostgresBlobCache(self._database.in_new_process())
+
     def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
         wanted = list(keys)
         if not wanted:
@@ -139,7 +149,7 @@ def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
 def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, int]) -> Iterator[bytes]:
     for embedded in chunks:
         chunk, counts = embedded.chunk, _terms(embedded)
-        ids = np.fromiter((term_ids[term] for term in counts), dtype=np.int64, count=len(counts))
+        ids = np.fromiter(map(term_ids.__getitem__, counts), dtype=np.int64, count=len(counts))
         order = np.argsort(ids)
         occurrences = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
         yield copying.row(

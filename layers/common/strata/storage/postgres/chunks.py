@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
@@ -18,6 +18,8 @@ from strata.model.jobs import Counters
 from strata.ports import CommitRequest, CommitResult
 from strata.storage.postgres.connection import Connection
 from strata.storage.postgres.queries import queries
+
+FILES_OF_A_SMALL_COMMIT = 20
 
 
 class Committed(NamedTuple):
@@ -46,11 +48,9 @@ class _Commit:
 
     def apply(self) -> Committed:
         request = self._request
-        session = self._lock()
-        if request.job_id == session.applied_job_id and request.seq <= session.applied_seq:
-            return Committed(_replayed(session), session.active_index_id, written=0)
-        if request.fence < session.fence or request.seq <= session.applied_seq:
-            raise StaleFence
+        session = lock_session(self._connection, request.session_id)
+        if (result := replayed(session, request)) is not None:
+            return Committed(result, session.active_index_id, written=0)
         parameters = {
             "session_id": request.session_id,
             "index_id": session.active_index_id,
@@ -58,101 +58,28 @@ class _Commit:
             "job_id": request.job_id,
             "generation": session.generation + 1,
         }
-        blob_ids = self._find_blobs(session)
+        if len(request.upserts) + len(request.deletes) <= FILES_OF_A_SMALL_COMMIT:
+            self._connection.execute(self._sql["by_lookups"])
+        blob_ids = find_blobs(self._connection, session, request.upserts, request.keys)
         reach("in_commit_before_writes")
         self._remove(parameters)
         reach("in_commit_after_removes")
-        written = self._write(parameters, blob_ids)
+        written = write(self._connection, parameters, request.upserts, blob_ids) if blob_ids else 0
         reach("in_commit_after_writes")
         self._change_rights(parameters)
-        chunks = self._count(parameters)
-        self._finish(parameters, chunks)
+        chunks = count_chunks(self._connection, session.active_index_id)
+        finish(self._connection, request, session, chunks, request.counters)
         reach("in_commit_before_its_end")
         result = CommitResult(
             generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False
         )
         return Committed(result, session.active_index_id, written)
 
-    def _lock(self) -> Any:
-        with self._connection.cursor(row_factory=namedtuple_row) as cursor:
-            session = cursor.execute(self._sql["lock_session"], {"session_id": self._request.session_id}).fetchone()
-        if session is None:
-            raise SessionNotFound
-        return session
-
-    def _find_blobs(self, session: Any) -> dict[str, int]:
-        upserts = self._request.upserts
-        for entry in upserts:
-            self._check_key(session, entry)
-        if not upserts:
-            return {}
-        rows = self._connection.execute(
-            self._sql["find_blobs"],
-            {
-                "paths": [entry.path for entry in upserts],
-                "blob_shas": [entry.blob_sha for entry in upserts],
-                "tenant": session.tenant,
-                "repo_id": session.repo_id,
-                "pipeline_version": session.pipeline_version,
-                "embedding_model": session.embedding_model,
-            },
-        ).fetchall()
-        found: dict[str, int] = dict(rows)
-        if missing := [entry.path for entry in upserts if entry.path not in found]:
-            raise TemporaryError(
-                f"{missing[0]} and {len(missing) - 1} more are not prepared; they must be prepared again."
-            )
-        wrong = self._connection.execute(
-            self._sql["wrong_dimension"], {"blob_ids": list(found.values()), "dimension": session.dimension}
-        ).fetchone()
-        if wrong is not None:
-            raise EmbeddingModelMismatch(
-                f"The vectors of {wrong[0]} have {wrong[1]} dimensions, those of the session {session.dimension}; "
-                f"index the project into a new session: `strata index PATH --session NEW_NAME`."
-            )
-        return found
-
-    def _check_key(self, session: Any, entry: FileEntry) -> None:
-        key = self._request.keys[entry.path]
-        made_with = (key.embedding_model, key.pipeline_version)
-        if made_with != (session.embedding_model, session.pipeline_version):
-            raise EmbeddingModelMismatch(
-                f"The session was built with {session.embedding_model} (pipeline {session.pipeline_version}), this "
-                f"deployment uses {key.embedding_model} (pipeline {key.pipeline_version}); index the project into a "
-                f"new session: `strata index PATH --session NEW_NAME`."
-            )
-        expected = BlobKey(
-            tenant=session.tenant,
-            repo_id=session.repo_id,
-            path=entry.path,
-            blob_sha=entry.blob_sha,
-            pipeline_version=session.pipeline_version,
-            embedding_model=session.embedding_model,
-        )
-        if key != expected:
-            raise ValueError(f"the key of {entry.path} does not belong to this file of this session")
-
     def _remove(self, parameters: dict[str, Any]) -> None:
         paths = [*self._request.deletes, *(entry.path for entry in self._request.upserts)]
         if paths:
             for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_links", "remove_files"):
                 self._connection.execute(self._sql[name], {**parameters, "paths": paths})
-
-    def _write(self, parameters: dict[str, Any], blob_ids: dict[str, int]) -> int:
-        """The number of chunks written."""
-        if not blob_ids:
-            return 0
-        written = {
-            **parameters,
-            "files": _as_json(self._request.upserts, blob_ids),
-            "paths": list(blob_ids),
-            "blob_ids": list(blob_ids.values()),
-        }
-        self._connection.execute(self._sql["count_layers"], written)
-        chunks = self._connection.execute(self._sql["write_chunks"], written).rowcount
-        for name in ("write_vectors", "write_terms", "count_terms", "write_links", "write_files"):
-            self._connection.execute(self._sql[name], written)
-        return chunks
 
     def _change_rights(self, parameters: dict[str, Any]) -> None:
         if self._request.rights:
@@ -166,22 +93,6 @@ class _Commit:
             ):
                 self._connection.execute(self._sql[name], changed)
 
-    def _count(self, parameters: dict[str, Any]) -> int:
-        """The chunks of the index as it now is."""
-        row = self._connection.execute(self._sql["count_chunks"], parameters).fetchone()
-        return int(row[0]) if row else 0
-
-    def _finish(self, parameters: dict[str, Any], chunks: int) -> None:
-        finished = {
-            **parameters,
-            "fence": self._request.fence,
-            "seq": self._request.seq,
-            "counters": Jsonb(dataclasses.asdict(self._request.counters)),
-            "chunks": chunks,
-        }
-        if self._connection.execute(self._sql["finish_commit"], finished).fetchone() is None:
-            raise StaleFence
-
 
 def _refuse_a_path_twice(request: CommitRequest) -> None:
     paths = [*request.deletes, *(entry.path for entry in (*request.upserts, *request.rights))]
@@ -189,7 +100,39 @@ def _refuse_a_path_twice(request: CommitRequest) -> None:
         raise ValueError("a commit names a path once: to write, to change rights or to delete")
 
 
-def _replayed(session: Any) -> CommitResult:
+class Ordered(Protocol):
+    """What every change of a session says about its place in the order."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def seq(self) -> int: ...
+    @property
+    def fence(self) -> int: ...
+
+
+def lock_session(connection: Connection, session_id: str) -> Any:
+    """The session with its active index, locked until the transaction's end. Raises `SessionNotFound`."""
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        session = cursor.execute(queries("commit")["lock_session"], {"session_id": session_id}).fetchone()
+    if session is None:
+        raise SessionNotFound
+    return session
+
+
+def replayed(session: Any, request: Ordered) -> CommitResult | None:
+    """The result of this very job, if it has been applied before; None when it is its turn. Else `StaleFence`."""
+    if request.job_id == session.applied_job_id and request.seq <= session.applied_seq:
+        return last_result(session)
+    if request.fence < session.fence or request.seq <= session.applied_seq:
+        raise StaleFence
+    return None
+
+
+def last_result(session: Any) -> CommitResult:
+    """The result of the job that was applied last, as a replay of it is told."""
     return CommitResult(
         generation=session.generation,
         chunks=session.applied_chunks,
@@ -198,7 +141,110 @@ def _replayed(session: Any) -> CommitResult:
     )
 
 
-def _as_json(entries: Sequence[FileEntry], blob_ids: dict[str, int] | None = None) -> str:
+def find_blobs(
+    connection: Connection, built: Any, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
+) -> dict[str, int]:
+    """Where each file lies in the cache. `built` says whose files these are and what the index is built with.
+
+    Raises `EmbeddingModelMismatch`, and `TemporaryError` for a file that is not prepared.
+    """
+    for entry in entries:
+        _check_key(built, entry, keys[entry.path])
+    if not entries:
+        return {}
+    rows = connection.execute(
+        queries("commit")["find_blobs"],
+        {
+            "paths": [entry.path for entry in entries],
+            "blob_shas": [entry.blob_sha for entry in entries],
+            "tenant": built.tenant,
+            "repo_id": built.repo_id,
+            "pipeline_version": built.pipeline_version,
+            "embedding_model": built.embedding_model,
+        },
+    ).fetchall()
+    found: dict[str, int] = dict(rows)
+    if missing := [entry.path for entry in entries if entry.path not in found]:
+        raise TemporaryError(f"{missing[0]} and {len(missing) - 1} more are not prepared; they must be prepared again.")
+    wrong = connection.execute(
+        queries("commit")["wrong_dimension"], {"blob_ids": list(found.values()), "dimension": built.dimension}
+    ).fetchone()
+    if wrong is not None:
+        raise EmbeddingModelMismatch(
+            f"The vectors of {wrong[0]} have {wrong[1]} dimensions, those of the index {built.dimension}; "
+            "index the project anew: `strata index PATH --session NAME --reindex`."
+        )
+    return found
+
+
+def _check_key(built: Any, entry: FileEntry, key: BlobKey) -> None:
+    if (key.embedding_model, key.pipeline_version) != (built.embedding_model, built.pipeline_version):
+        raise EmbeddingModelMismatch(
+            f"The index was built with {built.embedding_model} (pipeline {built.pipeline_version}), this deployment "
+            f"uses {key.embedding_model} (pipeline {key.pipeline_version}); index the project anew: "
+            "`strata index PATH --session NAME --reindex`."
+        )
+    expected = BlobKey(
+        tenant=built.tenant,
+        repo_id=built.repo_id,
+        path=entry.path,
+        blob_sha=entry.blob_sha,
+        pipeline_version=built.pipeline_version,
+        embedding_model=built.embedding_model,
+    )
+    if key != expected:
+        raise ValueError(f"the key of {entry.path} does not belong to this file of this session")
+
+
+def write(
+    connection: Connection,
+    parameters: Mapping[str, Any],
+    entries: Sequence[FileEntry],
+    blob_ids: Mapping[str, int],
+    *,
+    count_layers: bytes | None = None,
+) -> int:
+    """Copy prepared files that the index does not hold into it; the number of chunks written.
+
+    `count_layers` is the statement that counts them; by default the one that pins the average length of a layer
+    that was empty.
+    """
+    sql = queries("commit")
+    written = {
+        **parameters,
+        "files": _as_json(entries, blob_ids),
+        "paths": list(blob_ids),
+        "blob_ids": list(blob_ids.values()),
+    }
+    connection.execute(count_layers or sql["count_layers"], written)
+    chunks = connection.execute(sql["write_chunks"], written).rowcount
+    for name in ("write_vectors", "write_terms", "count_terms", "write_links", "write_files"):
+        connection.execute(sql[name], written)
+    return chunks
+
+
+def count_chunks(connection: Connection, index_id: int) -> int:
+    """The chunks of the index as it now is."""
+    row = connection.execute(queries("commit")["count_chunks"], {"index_id": index_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
+def finish(connection: Connection, request: Ordered, session: Any, chunks: int, counters: Counters) -> None:
+    """The session's new generation, fence and seq. Raises `StaleFence`."""
+    finished = {
+        "session_id": request.session_id,
+        "job_id": request.job_id,
+        "generation": session.generation + 1,
+        "fence": request.fence,
+        "seq": request.seq,
+        "counters": Jsonb(dataclasses.asdict(counters)),
+        "chunks": chunks,
+    }
+    if connection.execute(queries("commit")["finish_commit"], finished).fetchone() is None:
+        raise StaleFence
+
+
+def _as_json(entries: Sequence[FileEntry], blob_ids: Mapping[str, int] | None = None) -> str:
     return json.dumps(
         [
             {

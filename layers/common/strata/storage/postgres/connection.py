@@ -68,6 +68,10 @@ class Database:
 
         return self._repeated(sent_at_once)
 
+    def in_new_process(self) -> Database:
+        """The same database for a process that was just forked: it opens a connection of its own."""
+        return Database(self._url, max_age_s=self._max_age_s)
+
     def close(self) -> None:
         """Close the connection; the next transaction makes a new one."""
         with self._turn:

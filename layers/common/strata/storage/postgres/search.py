@@ -62,8 +62,8 @@ class PostgresSearch:
             raise EmbeddingModelMismatch(
                 f"Session {question.session_id} was indexed with {session['embedding_model']} "
                 f"({session['dimension']} dimensions); questions are now embedded with {request.embedding_model} "
-                f"({len(request.embedding)}). Set the former model again, or index the project into a new session: "
-                "`strata index PATH --session NAME`."
+                f"({len(request.embedding)}). Set the former model again, or index the project anew: "
+                "`strata index PATH --session NAME --reindex`."
             )
         return _retrieved(found, request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import errors
@@ -11,9 +11,17 @@ from psycopg import errors
 from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence, StrataError
 from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import FileEntry
-from strata.ports import CommitRequest, CommitResult
-from strata.storage.postgres import chunks
+from strata.model.corpus import BlobKey, FileEntry
+from strata.ports import (
+    Advanced,
+    CommitRequest,
+    CommitResult,
+    FlipRequest,
+    NewIndex,
+    RollBackRequest,
+    unwatched,
+)
+from strata.storage.postgres import chunks, new_index
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 
@@ -22,6 +30,8 @@ PURGE_ROWS = 5_000
 PURGE_BLOBS = 500
 LARGE_COMMIT_CHUNKS = 1_000
 """From here on a commit is followed by `tidy`."""
+LEAST_CHUNKS_THAT_DRIFT = 1_000
+"""Of a layer: a few chunks have any average, and weights that are a little off cost nothing there."""
 NEAREST_ROWS = 50_000
 """From here on vectors are kept in cells of neighbours; smaller ones are scanned, exactly."""
 
@@ -146,10 +156,10 @@ class PostgresSessionStore:
         )
         return [_session(row) for row in rows]
 
-    def indexed_files(self, session_id: str) -> dict[str, FileEntry]:
-        rows = self._database.transact(
-            lambda connection: connection.execute(self._sql["indexed_files"], {"session_id": session_id}).fetchall()
-        )
+    def indexed_files(self, session_id: str, paths: Collection[str] | None = None) -> dict[str, FileEntry]:
+        statement = self._sql["indexed_files" if paths is None else "indexed_files_at"]
+        parameters = {"session_id": session_id, "paths": None if paths is None else list(paths)}
+        rows = self._database.transact(lambda connection: connection.execute(statement, parameters).fetchall())
         return {
             path: FileEntry(
                 path=path,
@@ -161,16 +171,49 @@ class PostgresSessionStore:
             for path, blob_sha, acl, last_modified, size_bytes in rows
         }
 
+    def length_drift(self, session_id: str) -> float:
+        parameters = {"session_id": session_id, "least_chunks": LEAST_CHUNKS_THAT_DRIFT}
+        row = self._database.transact(lambda c: c.execute(self._sql["length_drift"], parameters).fetchone())
+        return float(row[0]) if row else 0.0
+
     def commit(self, request: CommitRequest) -> CommitResult:
         reach("before_commit")
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
         reach("after_commit")
         if committed.written >= LARGE_COMMIT_CHUNKS:
-            parameters = {"index_id": committed.index_id}
-            self._database.transact(lambda connection: connection.execute(queries("commit")["tidy"], parameters))
+            self._tidy(committed.index_id)
         if committed.written and committed.result.chunks >= self._nearest_from_rows:
             self._build_nearest(committed.index_id)
         return committed.result
+
+    def begin_index(self, new: NewIndex) -> int:
+        return self._database.transact(lambda connection: new_index.begin(connection, new))
+
+    def fill(
+        self, index_id: int, *, job_id: str, fence: int, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
+    ) -> int:
+        return self._database.transact(
+            lambda c: new_index.fill(c, index_id, job_id=job_id, fence=fence, entries=entries, keys=keys)
+        )
+
+    def flip(self, request: FlipRequest) -> CommitResult:
+        """Statistics are fresh, pending lists merged and cells built before the first reader comes."""
+        self._tidy(request.index_id)
+        self._build_nearest(request.index_id)
+        return self._database.transact(lambda connection: new_index.flip(connection, request))
+
+    def roll_back(self, request: RollBackRequest) -> CommitResult:
+        return self._database.transact(lambda connection: new_index.roll_back(connection, request))
+
+    def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+        return self._database.transact(lambda c: new_index.applied(c, session_id, job_id=job_id, seq=seq))
+
+    def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
+        return new_index.collect(self._database, session_id, but_of_job=but_of_job, advanced=advanced)
+
+    def _tidy(self, index_id: int) -> None:
+        statement = queries("commit")["tidy"]
+        self._database.transact(lambda connection: connection.execute(statement, {"index_id": index_id}))
 
     def _build_nearest(self, index_id: int) -> None:
         """The commit stands whatever comes of it: without cells, searches look at every row."""

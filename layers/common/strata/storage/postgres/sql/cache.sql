@@ -7,6 +7,13 @@ FROM unnest(
 ) WITH ORDINALITY AS k (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, place)
 JOIN rag_blob_cache USING (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model);
 
+-- name: contents
+-- The bytes of each key that is on record, by its place in the arrays, whatever prepared them.
+SELECT DISTINCT ON (k.place) k.place, b.source
+FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[])
+    WITH ORDINALITY AS k (tenant, repo_id, path, blob_sha, place)
+JOIN rag_blob_cache AS b USING (tenant, repo_id, path, blob_sha);
+
 -- name: earlier_vectors
 -- What the version of each file that was prepared last holds, by the hash of what was embedded; vectors as pgvector
 -- sends them.

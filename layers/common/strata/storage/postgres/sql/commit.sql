@@ -4,10 +4,15 @@
 -- name: lock_session
 -- Commits of one session take turns here; readers don't wait, nor does a job that fills the cache (`hold_repositories`).
 SELECT s.tenant, s.repo_id, s.active_index_id, s.generation, s.fence, s.applied_seq, s.applied_job_id,
-       s.applied_counters, s.applied_chunks, i.embedding_model, i.dimension, i.pipeline_version
+       s.applied_counters, s.applied_chunks, s.previous_index_id, i.embedding_model, i.dimension, i.pipeline_version
 FROM rag_sessions AS s JOIN rag_indexes AS i ON i.index_id = s.active_index_id
 WHERE s.session_id = %(session_id)s
 FOR NO KEY UPDATE OF s;
+
+-- name: by_lookups
+-- A small change looks its rows up one by one: the planner, which can't know how few terms a file has, would read all
+-- of the index's terms, and a change of one file would cost the more the larger the session.
+SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
 
 -- name: find_blobs
 -- Where each file to write lies in the cache; a file that was not prepared has no row.
@@ -58,7 +63,7 @@ DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::
 DELETE FROM rag_links WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
 -- name: remove_files
-DELETE FROM rag_session_chunk_map WHERE session_id = %(session_id)s AND path = ANY (%(paths)s::text[]);
+DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
 -- name: count_layers
 -- Counts the new chunks and pins the average length of a layer that had none.
@@ -129,9 +134,9 @@ JOIN rag_link_cache AS l USING (blob_id);
 
 -- name: write_files
 INSERT INTO rag_session_chunk_map (
-    session_id, path, blob_sha, repo_id, acl, last_modified, size_bytes, job_id, generation
+    session_id, index_id, path, blob_sha, repo_id, acl, last_modified, size_bytes, job_id, generation
 )
-SELECT %(session_id)s, f.path, f.blob_sha, %(repo_id)s, f.acl, f.last_modified, f.size_bytes, %(job_id)s,
+SELECT %(session_id)s, %(index_id)s, f.path, f.blob_sha, %(repo_id)s, f.acl, f.last_modified, f.size_bytes, %(job_id)s,
        %(generation)s
 FROM jsonb_to_recordset(%(files)s::jsonb)
          AS f (path text, blob_sha text, acl text[], last_modified timestamptz, size_bytes bigint);
@@ -164,7 +169,7 @@ WHERE l.index_id = %(index_id)s AND l.path = f.path AND l.acl IS DISTINCT FROM f
 UPDATE rag_session_chunk_map AS m
 SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generation = %(generation)s
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modified timestamptz)
-WHERE m.session_id = %(session_id)s AND m.path = f.path;
+WHERE m.index_id = %(index_id)s AND m.path = f.path;
 
 -- name: count_chunks
 SELECT coalesce(sum(chunk_count), 0) FROM rag_index_layers WHERE index_id = %(index_id)s;

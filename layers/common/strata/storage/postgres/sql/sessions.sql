@@ -35,8 +35,28 @@ WHERE s.tenant = %(tenant)s
 ORDER BY s.session_id;
 
 -- name: indexed_files
-SELECT path, blob_sha, acl, last_modified, size_bytes
-FROM rag_session_chunk_map WHERE session_id = %(session_id)s;
+SELECT m.path, m.blob_sha, m.acl, m.last_modified, m.size_bytes
+FROM rag_session_chunk_map AS m JOIN rag_sessions AS s ON s.active_index_id = m.index_id
+WHERE s.session_id = %(session_id)s;
+
+-- name: indexed_files_at
+-- The same for some paths: a change of one file costs the same in a small session and in a large one.
+SELECT m.path, m.blob_sha, m.acl, m.last_modified, m.size_bytes
+FROM rag_session_chunk_map AS m JOIN rag_sessions AS s ON s.active_index_id = m.index_id
+WHERE s.session_id = %(session_id)s AND m.path = ANY (%(paths)s::text[]);
+
+-- name: length_drift
+-- How far the average length of a layer's chunks has moved from the one that its weights were made with, as a share
+-- of that; small layers don't count.
+SELECT coalesce(max(abs(present.average / l.pinned_average_length - 1)), 0)
+FROM rag_sessions AS s
+JOIN rag_index_layers AS l ON l.index_id = s.active_index_id AND l.chunk_count >= %(least_chunks)s
+CROSS JOIN LATERAL (
+    SELECT avg(c.length)::double precision AS average
+    FROM rag_chunks AS r JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
+    WHERE r.index_id = l.index_id AND r.layer = l.layer
+) AS present
+WHERE s.session_id = %(session_id)s;
 
 -- name: claim
 -- Nothing is committed under an older fence from now on. No row: there is a newer holder, or no session.

@@ -1,0 +1,111 @@
+"""A snapshot's way into a new index beside the live one: begin, fill in batches, flip, collect what is useless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from strata.indexing.commit import Outcome, report
+from strata.model.corpus import FileEntry
+from strata.model.jobs import Job, JobReport, Lease
+from strata.ports import CommitResult, FlipRequest, NewIndex, SessionStore
+
+FILL_FILES = 200
+"""Files of one transaction: a second or two, so that a worker that stops loses little and the lease is renewed."""
+Filled = Callable[[int], None]
+"""Told how many files are in the index; what it raises ends the filling, and the next call goes on from there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What an index is built with."""
+
+    embedding_model: str
+    dimension: int
+    pipeline_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One job's new index; every step is safe to repeat, by this holder of the lock or by the next one.
+
+    `committing` is called before the flip, from where the job can't be cancelled any more. Steps raise `StaleFence`,
+    `TemporaryError` and what `filled` and `committing` raise; readers then see what they saw before, or the
+    new index where the flip was done.
+    """
+
+    sessions: SessionStore
+    job: Job
+    lease: Lease
+    outcome: Outcome
+    built: Built
+    filled: Filled
+    committing: Callable[[], None]
+
+    def run(self) -> JobReport:
+        """Fill and flip."""
+        return self.flip(self.fill())
+
+    def fill(self) -> int | None:
+        """The number of the filled index; None when the job has been applied already."""
+        if self._applied() is not None:
+            return None
+        entries, keys = self._entries(), self.outcome.keys
+        index_id = self.sessions.begin_index(
+            NewIndex(
+                session_id=self.job.session_id,
+                job_id=self.job.job_id,
+                seq=self._seq,
+                fence=self.lease.fence,
+                embedding_model=self.built.embedding_model,
+                dimension=self.built.dimension,
+                pipeline_version=self.built.pipeline_version,
+                keys=[keys[entry.path] for entry in entries],
+            )
+        )
+        for start in range(0, len(entries), FILL_FILES):
+            batch = entries[start : start + FILL_FILES]
+            self.sessions.fill(
+                index_id,
+                job_id=self.job.job_id,
+                fence=self.lease.fence,
+                entries=batch,
+                keys={entry.path: keys[entry.path] for entry in batch},
+            )
+            self.filled(start + len(batch))
+        return index_id
+
+    def flip(self, index_id: int | None) -> JobReport:
+        """Make the filled index the live one, and remove those that are neither live nor the one before."""
+        files = len(self._entries())
+        result = self._applied()
+        if result is None:
+            if index_id is None:
+                raise ValueError(f"job {self.job.job_id} has not filled an index")
+            self.committing()
+            result = self.sessions.flip(
+                FlipRequest(
+                    session_id=self.job.session_id,
+                    job_id=self.job.job_id,
+                    seq=self._seq,
+                    fence=self.lease.fence,
+                    index_id=index_id,
+                    files=files,
+                    counters=self.outcome.counters(indexed_files=files),
+                )
+            )
+        self.sessions.collect_indexes(self.job.session_id, advanced=self.committing)
+        return report(result, self.outcome)
+
+    def _applied(self) -> CommitResult | None:
+        return self.sessions.applied(self.job.session_id, job_id=self.job.job_id, seq=self._seq)
+
+    def _entries(self) -> Sequence[FileEntry]:
+        failed = self.outcome.failed
+        return [entry for entry in self.outcome.plan.upserts if entry.path not in failed]
+
+    @property
+    def _seq(self) -> int:
+        if self.job.seq is None:
+            raise ValueError(f"job {self.job.job_id} was never accepted")
+        return self.job.seq

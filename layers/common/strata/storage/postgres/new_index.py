@@ -1,0 +1,143 @@
+"""An index that is filled beside the live one, goes live at once, and can be gone back from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg.rows import namedtuple_row
+
+from strata.errors import NoEarlierIndex, StaleFence, TemporaryError
+from strata.model.corpus import BlobKey, FileEntry
+from strata.model.jobs import Counters
+from strata.ports import Advanced, CommitResult, FlipRequest, NewIndex, RollBackRequest
+from strata.storage.postgres.chunks import count_chunks, find_blobs, finish, last_result, lock_session, replayed, write
+from strata.storage.postgres.connection import Connection, Database
+from strata.storage.postgres.queries import queries
+
+COLLECTED_ROWS = 5_000
+"""Rows that one transaction of a collection deletes: locks and log stay small."""
+
+
+def begin(connection: Connection, new: NewIndex) -> int:
+    sql = queries("new_index")
+    session = lock_session(connection, new.session_id)
+    if new.fence < session.fence or new.seq <= session.applied_seq:
+        raise StaleFence
+    parameters = {
+        "session_id": new.session_id,
+        "job_id": new.job_id,
+        "fence": new.fence,
+        "tenant": session.tenant,
+        "repo_id": session.repo_id,
+        "embedding_model": new.embedding_model,
+        "dimension": new.dimension,
+        "pipeline_version": new.pipeline_version,
+    }
+    begun = connection.execute(sql["begun_index"], parameters).fetchone()
+    if begun is not None:
+        return int(begun[0])
+    row = connection.execute(sql["begin_index"], parameters).fetchone()
+    if row is None:
+        raise StaleFence
+    pinned = {
+        **parameters,
+        "index_id": row[0],
+        "paths": [key.path for key in new.keys],
+        "blob_shas": [key.blob_sha for key in new.keys],
+    }
+    connection.execute(sql["pin_lengths"], pinned)
+    return int(row[0])
+
+
+def fill(
+    connection: Connection,
+    index_id: int,
+    *,
+    job_id: str,
+    fence: int,
+    entries: Sequence[FileEntry],
+    keys: Mapping[str, BlobKey],
+) -> int:
+    sql = queries("new_index")
+    holder = {"index_id": index_id, "job_id": job_id, "fence": fence}
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        built: Any = cursor.execute(sql["hold_index"], holder).fetchone()
+    if built is None:
+        raise StaleFence
+    paths = [entry.path for entry in entries]
+    rows = connection.execute(sql["filled_paths"], {"index_id": index_id, "paths": paths}).fetchall()
+    filled = {path for (path,) in rows}
+    new = [entry for entry in entries if entry.path not in filled]
+    if not new:
+        return 0
+    parameters = {
+        "session_id": built.session_id,
+        "index_id": index_id,
+        "repo_id": built.repo_id,
+        "job_id": job_id,
+        "generation": built.generation + 1,
+    }
+    blob_ids = find_blobs(connection, built, new, keys)
+    return write(connection, parameters, new, blob_ids, count_layers=sql["count_new_layers"])
+
+
+def flip(connection: Connection, request: FlipRequest) -> CommitResult:
+    sql = queries("new_index")
+    session = lock_session(connection, request.session_id)
+    if (result := replayed(session, request)) is not None:
+        return result
+    index = {"index_id": request.index_id, "session_id": request.session_id}
+    held = connection.execute(
+        sql["hold_index"], {"index_id": request.index_id, "job_id": request.job_id, "fence": request.fence}
+    ).fetchone()
+    if held is None or held[0] != request.session_id:
+        raise StaleFence
+    filled = connection.execute(sql["filled_files"], index).fetchone()
+    if filled is None or filled[0] != request.files:
+        raise TemporaryError(
+            f"The new index holds {filled[0] if filled else 0} files instead of {request.files}; it must be built anew."
+        )
+    connection.execute(sql["flip"], index)
+    connection.execute(sql["close_index"], index)
+    chunks = count_chunks(connection, request.index_id)
+    finish(connection, request, session, chunks, request.counters)
+    return CommitResult(generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False)
+
+
+def roll_back(connection: Connection, request: RollBackRequest) -> CommitResult:
+    session = lock_session(connection, request.session_id)
+    if (result := replayed(session, request)) is not None:
+        return result
+    swapped = connection.execute(queries("new_index")["swap_indexes"], {"session_id": request.session_id}).fetchone()
+    if swapped is None:
+        raise NoEarlierIndex
+    chunks = count_chunks(connection, swapped[0])
+    finish(connection, request, session, chunks, Counters())
+    return CommitResult(generation=session.generation + 1, chunks=chunks, counters=Counters(), replayed=False)
+
+
+def applied(connection: Connection, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
+    session = lock_session(connection, session_id)
+    if job_id != session.applied_job_id or seq > session.applied_seq:
+        return None
+    return last_result(session)
+
+
+def collect(database: Database, session_id: str, *, but_of_job: str | None, advanced: Advanced) -> int:
+    """In many small transactions; one that is broken off is taken up by the next call."""
+    sql = queries("new_index")
+    parameters = {"session_id": session_id, "job_id": but_of_job}
+    useless = database.transact(lambda c: c.execute(sql["useless_indexes"], parameters).fetchall())
+    for (index_id,) in useless:
+        for name in ("collect_terms", "collect_vectors", "collect_chunks", "collect_links"):
+            while _deleted(database, sql[name], index_id):
+                advanced()
+        _deleted(database, sql["collect_files"], index_id)
+        _deleted(database, sql["collect_index"], index_id)
+    return len(useless)
+
+
+def _deleted(database: Database, statement: bytes, index_id: int) -> int:
+    parameters = {"index_id": index_id, "rows": COLLECTED_ROWS}
+    return database.transact(lambda connection: connection.execute(statement, parameters).rowcount)

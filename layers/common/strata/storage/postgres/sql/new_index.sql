@@ -1,0 +1,97 @@
+-- A new index beside the live one: begun, filled in batches, then live in one small transaction; see `new_index.py`.
+
+-- name: begun_index
+-- What this job has begun before, with the same model.
+UPDATE rag_indexes SET fence = %(fence)s
+WHERE session_id = %(session_id)s AND filled_by = %(job_id)s AND fence <= %(fence)s
+  AND embedding_model = %(embedding_model)s AND dimension = %(dimension)s AND pipeline_version = %(pipeline_version)s
+RETURNING index_id;
+
+-- name: begin_index
+INSERT INTO rag_indexes (session_id, embedding_model, dimension, pipeline_version, filled_by, fence)
+VALUES (%(session_id)s, %(embedding_model)s, %(dimension)s, %(pipeline_version)s, %(job_id)s, %(fence)s)
+RETURNING index_id;
+
+-- name: pin_lengths
+-- The average lengths of all that is going to be in the index, before its first row: every weight is made with them.
+INSERT INTO rag_index_layers (index_id, layer, chunk_count, pinned_average_length)
+SELECT %(index_id)s, c.layer, 0, greatest(avg(c.length), 1)
+FROM unnest(%(paths)s::text[], %(blob_shas)s::text[]) AS f (path, blob_sha)
+JOIN rag_blob_cache AS b ON b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s AND b.path = f.path
+    AND b.blob_sha = f.blob_sha AND b.pipeline_version = %(pipeline_version)s
+    AND b.embedding_model = %(embedding_model)s
+JOIN rag_chunk_cache AS c USING (blob_id)
+GROUP BY c.layer;
+
+-- name: hold_index
+-- The index for one batch. No row: the job is over, or a newer holder of the lock fills it.
+UPDATE rag_indexes AS i SET fence = %(fence)s
+FROM rag_sessions AS s
+WHERE i.index_id = %(index_id)s AND i.filled_by = %(job_id)s AND i.fence <= %(fence)s
+  AND s.session_id = i.session_id AND s.fence <= %(fence)s
+RETURNING i.session_id, s.tenant, s.repo_id, s.generation, i.embedding_model, i.dimension, i.pipeline_version;
+
+-- name: filled_paths
+SELECT path FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
+
+-- name: count_new_layers
+-- Counts a batch; the average lengths stay as they were pinned.
+INSERT INTO rag_index_layers AS l (index_id, layer, chunk_count, pinned_average_length)
+SELECT %(index_id)s, c.layer, count(*), greatest(avg(c.length), 1)
+FROM rag_chunk_cache AS c
+WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
+GROUP BY c.layer
+ON CONFLICT (index_id, layer) DO UPDATE SET chunk_count = l.chunk_count + excluded.chunk_count;
+
+-- name: filled_files
+SELECT count(*) FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
+
+-- name: flip
+UPDATE rag_sessions SET previous_index_id = active_index_id, active_index_id = %(index_id)s
+WHERE session_id = %(session_id)s;
+
+-- name: close_index
+UPDATE rag_indexes SET filled_by = NULL WHERE index_id = %(index_id)s;
+
+-- name: swap_indexes
+-- Back to the index before, and so the other way round. No row: there is none.
+UPDATE rag_sessions SET previous_index_id = active_index_id, active_index_id = previous_index_id
+WHERE session_id = %(session_id)s AND previous_index_id IS NOT NULL
+RETURNING active_index_id;
+
+-- name: useless_indexes
+-- Indexes that nobody reads and nobody may go back to; one that this job fills is not among them. They are closed, so
+-- that a worker who was thought dead can't write into them any more.
+UPDATE rag_indexes AS i SET filled_by = NULL
+FROM rag_sessions AS s
+WHERE i.session_id = %(session_id)s AND s.session_id = i.session_id
+  AND i.index_id <> s.active_index_id AND i.index_id IS DISTINCT FROM s.previous_index_id
+  AND (i.filled_by IS NULL OR i.filled_by IS DISTINCT FROM %(job_id)s::text)
+RETURNING i.index_id;
+
+-- name: collect_terms
+DELETE FROM rag_chunk_terms WHERE index_id = %(index_id)s AND chunk_id IN (
+    SELECT chunk_id FROM rag_chunk_terms WHERE index_id = %(index_id)s LIMIT %(rows)s
+);
+
+-- name: collect_vectors
+DELETE FROM rag_chunk_vectors WHERE index_id = %(index_id)s AND chunk_id IN (
+    SELECT chunk_id FROM rag_chunk_vectors WHERE index_id = %(index_id)s LIMIT %(rows)s
+);
+
+-- name: collect_chunks
+DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND chunk_id IN (
+    SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s LIMIT %(rows)s
+);
+
+-- name: collect_links
+DELETE FROM rag_links WHERE index_id = %(index_id)s AND ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_links WHERE index_id = %(index_id)s LIMIT %(rows)s)
+);
+
+-- name: collect_files
+DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
+
+-- name: collect_index
+-- Its statistics go with it.
+DELETE FROM rag_indexes WHERE index_id = %(index_id)s;

@@ -1,0 +1,1 @@
+"""Step Functions: executions for large jobs."""

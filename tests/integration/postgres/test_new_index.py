@@ -1,0 +1,159 @@
+"""What a new index leaves in the tables, and what readers see while it comes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from strata.model.asking import Question
+from strata.model.corpus import Layer
+from strata.ports import SearchRequest
+from strata.storage.postgres.cache import PostgresBlobCache
+from strata.storage.postgres.connection import Database
+from strata.storage.postgres.search import PostgresSearch
+from strata.storage.postgres.sessions import PostgresSessionStore
+from tests.support.factories import EMBEDDING_MODEL, embedded_chunk, identity, prepared_blob, unit_vector
+from tests.support.index_statistics import assert_rows_agree
+from tests.support.new_index_contract import fill, flip, new_index, rebuilt, roll_back
+from tests.support.postgres import TestDatabase
+from tests.support.session_store_contract import SESSION_ID, commit_request, create_session, prepare
+
+SWAPS = 100
+
+
+@pytest.fixture
+def database(postgres: TestDatabase) -> Iterator[Database]:
+    database = Database(postgres.index_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def cache(database: Database) -> PostgresBlobCache:
+    return PostgresBlobCache(database)
+
+
+@pytest.fixture
+def store(database: Database) -> PostgresSessionStore:
+    store = PostgresSessionStore(database)
+    create_session(store)
+    return store
+
+
+def test_average_lengths_are_those_of_the_whole_new_index(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache
+) -> None:
+    blobs = [
+        prepared_blob(f"{n}.md", f"{n}", chunks=[embedded_chunk(f"c{n}", term_counts={f"t{i}": 1 for i in range(n)})])
+        for n in (2, 4, 9)
+    ]
+    cache.keep(blobs)
+    index_id = store.begin_index(new_index(*blobs, seq=1, fence=1))
+    for blob in blobs:
+        fill(store, index_id, blob, fence=1, job_id="job-1")
+    flip(store, index_id, files=3, seq=1, fence=1)
+    assert assert_rows_agree(postgres.owner_url) == 3
+    with psycopg.connect(postgres.owner_url) as connection:
+        rows = connection.execute(
+            "SELECT layer, chunk_count, pinned_average_length FROM rag_index_layers WHERE index_id = %s", [index_id]
+        ).fetchall()
+    assert rows == [(Layer.D3_SECTION_INDEX.value, 3, 5.0)]
+
+
+def test_the_drift_of_average_lengths_is_told(
+    store: PostgresSessionStore, cache: PostgresBlobCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.storage.postgres.sessions.LEAST_CHUNKS_THAT_DRIFT", 2)
+    pairs = {
+        name: prepared_blob(f"{name}.md", name, chunks=[embedded_chunk(name, term_counts=dict.fromkeys(words, 1))])
+        for name, words in {"short": "ab", "long": "abcdef"}.items()
+    }
+    cache.keep(list(pairs.values()))
+    store.commit(commit_request(pairs["short"]))
+    assert store.length_drift(SESSION_ID) == 0.0
+    store.commit(commit_request(pairs["long"], seq=2, fence=2))
+    assert store.length_drift(SESSION_ID) == pytest.approx(1.0)  # 2 were pinned, the average of 2 and 6 is 4
+    rebuilt(store, *pairs.values(), seq=3, fence=3)
+    assert store.length_drift(SESSION_ID) == 0.0
+
+
+def test_a_collected_index_leaves_no_row(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("strata.storage.postgres.new_index.COLLECTED_ROWS", 2)
+    store.commit(commit_request(*[prepare(cache, f"{n}.md", f"one {n}\n\ntwo {n}") for n in range(4)]))
+    for seq in (2, 3):
+        rebuilt(store, prepare(cache, "a.md", f"{seq}"), seq=seq, fence=seq)
+    assert store.collect_indexes(SESSION_ID) == 1
+    assert assert_rows_agree(postgres.owner_url) == 2
+    with psycopg.connect(postgres.owner_url) as connection:
+        counts = connection.execute(
+            "SELECT (SELECT count(*) FROM rag_indexes), (SELECT count(*) FROM rag_session_chunk_map)"
+        ).fetchone()
+    assert counts == (2, 2)
+
+
+def test_a_filler_that_was_thought_dead_writes_nothing_into_a_collected_index(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache
+) -> None:
+    blob = prepare(cache, "a.md")
+    index_id = store.begin_index(new_index(blob, seq=1, fence=1))
+    store.collect_indexes(SESSION_ID)
+    with pytest.raises(Exception, match="newer holder"):
+        fill(store, index_id, blob, fence=1, job_id="job-1")
+    assert assert_rows_agree(postgres.owner_url) == 0
+
+
+def test_a_reader_sees_one_index_or_the_other(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache
+) -> None:
+    """Through swaps, roll-backs and collections: never a mixture, never nothing, never a row of a collected file."""
+    versions = [
+        [prepare(cache, f"{version}/{n}.md", f"common word {version} {n}") for n in range(5)] for version in range(4)
+    ]
+    store.commit(commit_request(*versions[0]))
+    over, seen, faults = threading.Event(), set[str](), list[str]()
+
+    def read() -> None:
+        database = Database(postgres.query_url)
+        search = PostgresSearch(database)
+        question = Question(text="common word", session_id=SESSION_ID, identity=identity(), limit=20)
+        request = SearchRequest(
+            question=question,
+            embedding=unit_vector("common word"),
+            embedding_model=EMBEDDING_MODEL,
+            terms=("common", "word"),
+            depth=50,
+        )
+        while not over.is_set():
+            try:
+                paths = {candidate.path for candidate in search.search(request).candidates}
+            except Exception as error:
+                faults.append(repr(error))
+                break
+            found = {path.split("/")[0] for path in paths}
+            seen.update(found)
+            if len(found) != 1 or len(paths) != 5:
+                faults.append(f"{sorted(paths)}")
+        database.close()
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for seq in range(2, SWAPS + 2):
+            if seq % 5 == 0:
+                roll_back(store, seq=seq, fence=seq)
+            else:
+                rebuilt(store, *versions[seq % 4], seq=seq, fence=seq)
+            if seq % 3 == 0:
+                store.collect_indexes(SESSION_ID)
+    finally:
+        over.set()
+        for reader in readers:
+            reader.join()
+    assert faults == []
+    assert seen == {"0", "1", "2", "3"}
