@@ -34,14 +34,14 @@ from strata_eval.scoring import score
 from strata_eval.vector_cache import CachedEmbedder
 
 Floats = NDArray[np.float64]
-SIGNED = ("symbol_row", "bm25_unsure")
+SIGNED = ("symbol_row", "bm25_unsure", "bm25_for_code")
 """Fields that may count against a row."""
 ROWS = 100
 """More than are ranked anew in use: more wrong rows to learn from."""
-QUESTIONS_OF_A_SET = 400
-STEPS = 200
-REGULARISATION = 0.003
-GOLDEN_SHARE = 0.5
+QUESTIONS_OF_A_SET = 300
+STEPS = 400
+REGULARISATION = 0.0002
+GOLDEN_SHARE = 0.2
 _ABSENT = -1e9
 
 
@@ -95,12 +95,13 @@ def read_course(data: Path, name: str, embedder: CachedEmbedder) -> Course:
 
 
 def own_chunks(judged: JudgedSet, embedder: CachedEmbedder) -> list[Chunk]:
-    """The set's files as the product cuts them."""
+    """The set's files as the product cuts them, without the layers that a search leaves out."""
     chunker = Chunker(counter=embedder)
     return [
         chunk
         for document in judged.documents
         for chunk in parse_file(_source(document.path, document.text), chunker).chunks
+        if chunk.layer in DEFAULT_LAYERS
     ]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from strata.errors import ConfigurationError
 from strata.providers.hashed.embedder import HashedEmbedder
-from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
@@ -18,7 +17,7 @@ from strata_eval.ladder import STEPS, Bench, index_set, read_any_set, run_set
 from strata_eval.memory import MemorySearch
 from strata_eval.plotting import ladder_svg
 from strata_eval.running import set_names, table_rows
-from strata_eval.training import learn, own_chunks, read_course, train
+from strata_eval.training import SIGNED, learn, own_chunks, read_course, train
 from strata_eval.vector_cache import CachedEmbedder, VectorCache
 from tests.support.postgres import TestDatabase
 
@@ -91,7 +90,7 @@ def test_memory_and_postgres_find_the_same(postgres: TestDatabase, data: Path, e
     real = Bench(search=PostgresSearch(query), embedder=embedder, session_id="small")
     chunks = sorted(real.rows("owner archive lock guide", dense=True, lexical=True), key=lambda row: row.chunk_id)
     cut = own_chunks(judged, embedder)
-    assert len(chunks) == sum(chunk.layer in DEFAULT_LAYERS for chunk in cut)
+    assert len(chunks) == len(cut)
     memory = MemorySearch(
         cut, embedder.embed_documents([chunk.embedded_text for chunk in cut]), embedding_model="hashed-256"
     )
@@ -119,7 +118,7 @@ def test_training_prefers_what_tells_right_from_wrong_and_never_scores_a_set_wit
     course = read_course(data, "small", embedder)
     weights = learn([course])
     assert weights == learn([course])
-    assert all(value >= 0 for name, value in weights.items() if name not in ("symbol_row", "bm25_unsure"))
+    assert all(value >= 0 for name, value in weights.items() if name not in SIGNED)
     found = train([course, course], frozenset(), lambda line: None)
     untrained = learn([])  # the two share a family, so nothing is left to learn from
     assert found["weights"] == learn([course, course]) != untrained

@@ -48,7 +48,7 @@ def test_scores_are_measured_against_the_best_of_their_list() -> None:
 
 def test_a_vector_of_a_language_that_is_not_understood_says_nothing() -> None:
     found = retrieved(row(1, distance=0.1, dense_rank=1, bm25=1.0), row(2, bm25=2.0))
-    for name in ("dense", "cosine", "dense_rank", "dense_sure", "dense_for_code"):
+    for name in ("dense", "cosine", "dense_rank", "dense_for_code"):
         assert column(name, "как запустить", found) == [0.0, 0.0]
     assert column("bm25_unsure", "как запустить", found) == [0.5, 1.0]
 

@@ -28,9 +28,9 @@ FEATURES = (
     "cosine",  # cosine itself, likewise
     "dense_rank",  # 61 / (60 + rank), likewise
     "bm25",  # over the greatest BM25
-    "dense_sure",  # dense, times how near the nearest row is
     "bm25_unsure",  # bm25, times how far the nearest row is; whole where the embedder does not understand
     "dense_for_code",  # dense, where a few plain words meet source code: they name what it does, not how it is spelt
+    "bm25_for_code",  # bm25, likewise
     "file_bm25",  # of the file's best rows together
     "neighbour_bm25",  # the best of the rows that touch or overlap this one
     "file_name",  # words of the question in the file's name, words that few rows hold counting more
@@ -119,9 +119,9 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
         "dense_rank": np.array([61 / (60 + row.dense_rank) if row.dense_rank else 0.0 for row in rows])
         * shape.understood,
         "bm25": bm25,
-        "dense_sure": dense * sure,
         "bm25_unsure": bm25 * (1.0 - sure),
         "dense_for_code": dense * code * plain * shape.understood,
+        "bm25_for_code": bm25 * code * plain,
         "file_bm25": _file_sums(bm25, files) / _FILE_ROWS,
         "neighbour_bm25": _best_neighbours(rows, bm25, files),
         "file_name": _coverage(terms, [_name_terms(row.path) for row in rows]),
