@@ -55,7 +55,9 @@ class FakeStages:
         progress(Progress(phase="planning"))
         if self.fault:
             raise self.fault
-        return PackedBatches(manifest_key=f"work/{job.session_id}/{job.job_id}/manifest.json", batches=self.batches)
+        return PackedBatches(
+            manifest_key=f"executions/{job.session_id}/{job.job_id}/manifest.json", batches=self.batches
+        )
 
     def prepare(self, job: Job, batch_key: str, progress: ReportProgress) -> None:
         progress(Progress(phase="preparing"))

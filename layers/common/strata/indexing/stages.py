@@ -1,8 +1,8 @@
 """A large snapshot in stages that run in processes of their own: plan, prepare a batch, fill, flip.
 
-What one stage tells the next lies in S3, under `work/{session}/{job}/`: `plan.json` with the files and what became of
-them, `manifest.json` with the keys of the packed objects, those objects (about 200 files each, as JSON Lines), and
-beside each of them what its preparation has found. Every stage is safe to repeat.
+What one stage tells the next lies in S3, under `executions/{session}/{job}/`: `plan.json` with the files and what
+became of them, `manifest.json` with the keys of the packed objects, those objects (about 200 files each, as JSON
+Lines), and beside each of them what its preparation has found. Every stage is safe to repeat.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, record
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted, WantedFile
-from strata.jobs.naming import WORK_FOLDER, parse_object_key
+from strata.jobs.naming import EXECUTIONS_FOLDER, parse_object_key
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
 from strata.model.access import Session
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
@@ -216,7 +216,7 @@ def _packs(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[bytes
 
 
 def _folder(job: Job) -> str:
-    return f"{WORK_FOLDER}/{job.session_id}/{job.job_id}"
+    return f"{EXECUTIONS_FOLDER}/{job.session_id}/{job.job_id}"
 
 
 def _plan_key(job: Job) -> str:

@@ -18,7 +18,7 @@ UPLOAD_FORMATS = ("tar.gz", "zip", "jsonl")
 CONTENT_TYPES = {"tar.gz": "application/gzip", "zip": "application/zip", "jsonl": "application/x-ndjson"}
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, without the letters that look like digits
-WORK_FOLDER = "work"
+EXECUTIONS_FOLDER = "executions"
 """What the states of an execution tell each other."""
 _FOLDERS = {"uploads": JobKind.SNAPSHOT, "changes": JobKind.CHANGES}
 
@@ -82,9 +82,9 @@ def object_key(kind: JobKind, session_id: str, job_id: str, upload_format: str) 
 def object_folders(session_id: str) -> list[str]:
     """
     >>> object_folders("docs")
-    ['uploads/docs/', 'changes/docs/', 'work/docs/']
+    ['uploads/docs/', 'changes/docs/', 'executions/docs/']
     """
-    return [f"{folder}/{session_id}/" for folder in (*_FOLDERS, WORK_FOLDER)]
+    return [f"{folder}/{session_id}/" for folder in (*_FOLDERS, EXECUTIONS_FOLDER)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
