@@ -14,6 +14,7 @@ from strata.model.corpus import Layer
 from strata.ports import SearchRequest
 from strata.retrieval import statements
 from strata.retrieval.fusion import reciprocal_rank_fusion
+from tests.support import chunk_search
 from tests.support.factories import identity
 from tests.support.search_rows import SearchRows, TextFile
 
@@ -70,10 +71,13 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@pytest.fixture(autouse=True, params=[2_000, 40, 1], ids="first draw of {} rows".format)
+@pytest.fixture(autouse=True, params=[(2_000, 20), (40, 3), (1, 20)], ids="first draw of {0[0]} rows".format)
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first draw looks up every term of the question, some, or one."""
-    monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", request.param)
+    """The first draw looks up every term of the question, some, or one; in whole files all are looked for, or some."""
+    first_draw_rows, covered_terms = request.param
+    monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw_rows)
+    monkeypatch.setattr(statements, "COVERED_TERMS", covered_terms)
+    monkeypatch.setattr(chunk_search, "COVERED_TERMS", covered_terms)
 
 
 @pytest.fixture
@@ -125,12 +129,13 @@ def test_rows_are_those_of_the_twin_for_any_caller_filter_and_question(filled: S
 
 
 def assert_same(actual: tuple[Candidate, ...], expected: tuple[Candidate, ...]) -> None:
-    """Equal but for float32 in distances and BM25."""
-    blank = {"distance": None, "bm25": None}
+    """Equal but for the last digits of floats: distances, BM25, coverage."""
+    blank = {"distance": None, "bm25": None, "file_coverage": None}
     assert [replace(row, **blank) for row in actual] == [replace(row, **blank) for row in expected]
     for one, other in zip(actual, expected, strict=True):
         assert one.bm25 == about(other.bm25)
         assert one.distance == about(other.distance)
+        assert one.file_coverage == about(other.file_coverage)
 
 
 def about(expected: float | None) -> object:

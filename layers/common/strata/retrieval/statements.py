@@ -33,6 +33,8 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
+COVERED_TERMS = 20
+"""Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
 SEEDS = 10
@@ -64,7 +66,7 @@ class Statement:
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
     "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
-    "prefer_bonus", "test_penalty",
+    "prefer_bonus", "test_penalty", "file_coverage",
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
@@ -147,7 +149,7 @@ covered AS MATERIALIZED (
 asked AS MATERIALIZED (
     SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
            sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
-           row_number() OVER (ORDER BY df, term_id) AS place
+           row_number() OVER (ORDER BY df, term_id) AS place, rank() OVER (ORDER BY df) AS rarity
     FROM (
         SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
@@ -319,6 +321,23 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
+# EXISTS in the select list stays a look-up by path, which ends at the first row that holds the word.
+_FILE_COVERAGE = sql.SQL(""",
+covered_files AS MATERIALIZED (
+    SELECT file.path AS covered_path, sum(
+        CASE WHEN EXISTS (
+            SELECT FROM rag_chunk_terms AS chunk
+            WHERE chunk.path = file.path AND asked.key = ANY (chunk.term_keys) AND {allowed}
+        ) THEN asked.idf ELSE 0 END
+    ) / sum(asked.idf) AS file_coverage
+    FROM (
+        SELECT DISTINCT counted.path FROM fused JOIN rag_chunk_terms AS counted USING (chunk_id)
+        WHERE {counted_in_index}
+    ) AS file CROSS JOIN asked
+    WHERE asked.rarity <= {covered_terms}
+    GROUP BY file.path
+)""")
+
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
 fused AS (
@@ -338,16 +357,17 @@ fused AS (
         FULL JOIN structural USING (chunk_id)
     ORDER BY {preferred_first} score DESC, chunk_id
     LIMIT %(rows)s
-)
+){file_coverage}
 SELECT {columns}
 FROM session LEFT JOIN (
     SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
            fused.structural_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            {explained}
+           {covered} AS file_coverage,
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
            path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_coverage} {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
@@ -388,7 +408,7 @@ FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
-           NULL::text[] AS session_principals,
+           NULL::text[] AS session_principals, NULL::float8 AS file_coverage,
            NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
@@ -460,6 +480,7 @@ def search_statement(request: SearchRequest) -> Statement:
         structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
+        **_file_coverage(request, allowed, counted_in_index),
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
         bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
@@ -481,6 +502,20 @@ def search_statement(request: SearchRequest) -> Statement:
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _file_coverage(
+    request: SearchRequest, allowed: sql.Composable, counted_in_index: sql.Composable
+) -> dict[str, sql.Composable]:
+    if not request.terms:
+        return {"file_coverage": sql.SQL(""), "joined_coverage": sql.SQL(""), "covered": sql.SQL("NULL::float8")}
+    return {
+        "file_coverage": _FILE_COVERAGE.format(
+            allowed=allowed, counted_in_index=counted_in_index, covered_terms=sql.Literal(COVERED_TERMS)
+        ),
+        "joined_coverage": sql.SQL("LEFT JOIN covered_files ON covered_path = path"),
+        "covered": sql.SQL("coalesce(covered_files.file_coverage, 0)"),
+    }
 
 
 def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
