@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -20,32 +21,41 @@ from numpy.typing import NDArray
 from strata.model.asking import Candidate, Explanation, Question, Retrieved, ScorePart
 from strata.model.corpus import Layer
 from strata.retrieval.analyser import analyse, query_terms
+from strata.retrieval.intent import tells_what_code_does
 from strata.retrieval.weighing import QuestionShape, shape_of
+from strata.retrieval.wording import wording
 
 WEIGHTS_FILE = Path(__file__).with_name("feature_weights.json")
 FEATURES = (
-    "dense",  # cosine, over the best cosine of the dense list; as far as the embedder understands the question
-    "cosine",  # cosine itself, likewise
-    "dense_rank",  # 61 / (60 + rank), likewise
+    "cosine",  # as far as the embedder understands the question
     "bm25",  # over the greatest BM25
+    "bm25_clear",  # bm25, times how far the greatest stands out among the next
     "bm25_unsure",  # bm25, times how far the nearest row is; whole where the embedder does not understand
-    "dense_for_code",  # dense, where a few plain words meet source code: they name what it does, not how it is spelt
-    "bm25_for_code",  # bm25, likewise
-    "file_bm25",  # of the file's best rows together
+    "dense_for_code",  # cosine over the best, where a few plain words meet source code: they name what it does
+    "bm25_for_code",  # bm25, likewise: they hardly say how it is spelt
+    "near",  # the question's neighbouring words stand near each other
+    "near_unclear",  # near, times how little the greatest BM25 stands out
+    "file_text_dense",  # cosine over the best: the best of the file's rows of text
+    "file_entry_dense",  # the best of its rows of catalogues: its symbols, or the page as a whole
+    "file_bm25",  # bm25 of the file's best rows together
+    "file_bm25_clear",  # file_bm25, likewise
+    "file_words",  # share of the question's words that the file's rows here hold, rare words counting more
+    "file_words_clear",  # file_words, likewise
     "file_coverage",  # share of the question's rarest words that the whole file holds, rare ones counting more
-    "neighbour_bm25",  # the best of the rows that touch or overlap this one
     "file_name",  # words of the question in the file's name, words that few rows hold counting more
     "identifiers",  # share of the identifiers in the question that stand here letter for letter
+    "prose_for_code",  # a page of prose, where the question says what code does or should do
     "symbol_row",  # a row of the symbol catalogue
 )
 """The fields, in the order of the columns."""
 
 SHORT_QUESTION_WORDS = 8
 """A question of so few words is short; one of twice as many is not short at all."""
+_BEST_ROWS = 10
 _FILE_ROWS = 4
-_TOUCHING_LINES = 3
 _MOST_IDENTIFIERS = 30
-_CODE = frozenset(layer for layer in Layer if layer.value.startswith("C"))
+_TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
+_PROSE = re.compile(r"\.(?:md|mdx|markdown|rst|txt|text|html?|adoc|org|ipynb|pdf|tex)\Z", re.IGNORECASE)
 
 Floats = NDArray[np.float64]
 
@@ -104,30 +114,39 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
     """The fields of every row: shape (rows, len(FEATURES)), columns in the order of `FEATURES`."""
     rows = retrieved.candidates
     shape = shape_of(text, languages)
-    terms = query_terms(text)
-    cosines = np.array([0.0 if row.distance is None else 1.0 - row.distance for row in rows]).clip(min=0.0)
-    dense = _over(cosines, None if retrieved.best_distance is None else 1.0 - retrieved.best_distance)
-    bm25 = _over(np.array([row.bm25 or 0.0 for row in rows]), retrieved.greatest_bm25)
-    sure = shape.understood * float(
-        np.clip(max(cosines.max(initial=0.0), 1.0 - (retrieved.best_distance or 1.0)), 0.0, 1.0)
-    )
     files = _groups(row.path for row in rows)
-    code = np.array([row.layer in _CODE for row in rows], dtype=np.float64)
+    words = wording(text, [row.content for row in rows])
+    nearest = 1.0 - (1.0 if retrieved.best_distance is None else retrieved.best_distance)
+    cosines = np.array([0.0 if row.distance is None else 1.0 - row.distance for row in rows]).clip(min=0.0)
+    sure = shape.understood * float(np.clip(max(cosines.max(initial=0.0), nearest), 0.0, 1.0))
+    cosine = cosines * shape.understood
+    dense = _over(cosines, nearest) * shape.understood
+    bm25 = _over(np.array([row.bm25 or 0.0 for row in rows]), retrieved.greatest_bm25)
+    clear = _standing_out(bm25)
+    file_bm25 = _file_sums(bm25, files) / _FILE_ROWS
+    file_words = words.share(_held_by_file(words.held, files))
+    source = np.array([_PROSE.search(row.path) is None for row in rows], dtype=np.float64)
+    is_text = np.array([row.layer in _TEXT for row in rows], dtype=np.float64)
     plain = float(not shape.identifiers) * min(1.0, max(0.0, 2.0 - shape.words / SHORT_QUESTION_WORDS))
     columns: dict[str, Floats] = {
-        "dense": dense * shape.understood,
-        "cosine": cosines * shape.understood,
-        "dense_rank": np.array([61 / (60 + row.dense_rank) if row.dense_rank else 0.0 for row in rows])
-        * shape.understood,
+        "cosine": cosine,
         "bm25": bm25,
+        "bm25_clear": bm25 * clear,
         "bm25_unsure": bm25 * (1.0 - sure),
-        "dense_for_code": dense * code * plain * shape.understood,
-        "bm25_for_code": bm25 * code * plain,
-        "file_bm25": _file_sums(bm25, files) / _FILE_ROWS,
+        "dense_for_code": dense * source * plain,
+        "bm25_for_code": bm25 * source * plain,
+        "near": words.near,
+        "near_unclear": words.near * (1.0 - clear),
+        "file_text_dense": _file_best(dense * is_text, files),
+        "file_entry_dense": _file_best(dense * (1.0 - is_text), files),
+        "file_bm25": file_bm25,
+        "file_bm25_clear": file_bm25 * clear,
+        "file_words": file_words,
+        "file_words_clear": file_words * clear,
         "file_coverage": np.array([row.file_coverage or 0.0 for row in rows]),
-        "neighbour_bm25": _best_neighbours(rows, bm25, files),
-        "file_name": _coverage(terms, [_name_terms(row.path) for row in rows]),
+        "file_name": _coverage(query_terms(text), [_name_terms(row.path) for row in rows]),
         "identifiers": _identifier_shares(shape, rows),
+        "prose_for_code": (1.0 - source) * tells_what_code_does(text),
         "symbol_row": np.array([row.layer is Layer.C1_SYMBOL_CATALOG for row in rows], dtype=np.float64),
     }
     return np.stack([columns[name] for name in FEATURES], axis=1)
@@ -152,19 +171,24 @@ def _file_sums(values: Floats, files: Sequence[Sequence[int]]) -> Floats:
     return sums
 
 
-def _best_neighbours(rows: Sequence[Candidate], values: Floats, files: Sequence[Sequence[int]]) -> Floats:
-    best = np.zeros(len(rows))
+def _file_best(values: Floats, files: Sequence[Sequence[int]]) -> Floats:
+    best = np.zeros(len(values))
     for numbers in files:
-        if len(numbers) < 2:
-            continue
-        starts = np.array([rows[number].span.start for number in numbers])
-        ends = np.array([rows[number].span.end for number in numbers])
-        near = (starts[:, None] <= ends[None, :] + _TOUCHING_LINES) & (
-            starts[None, :] <= ends[:, None] + _TOUCHING_LINES
-        )
-        np.fill_diagonal(near, False)
-        best[numbers] = np.where(near, values[numbers][None, :], 0.0).max(axis=1)
+        best[numbers] = values[numbers].max()
     return best
+
+
+def _held_by_file(held: NDArray[np.bool_], files: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+    """For each row the words that any row of its file holds."""
+    together = np.zeros_like(held)
+    for numbers in files:
+        together[numbers] = held[numbers].any(axis=0)
+    return together
+
+
+def _standing_out(bm25: Floats) -> float:
+    """How far the best is above the mean of the ten best, 0 to 1."""
+    return float(1.0 - np.sort(bm25)[::-1][:_BEST_ROWS].mean()) if bm25.any() else 0.0
 
 
 def _coverage(terms: Sequence[str], held: Sequence[frozenset[str]]) -> Floats:
