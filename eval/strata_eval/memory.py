@@ -8,7 +8,7 @@ the lists of names and of neighbours are not its business.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from strata.retrieval.analyser import analyse
 from strata.retrieval.bm25 import K1, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import RANK_CONSTANT
-from strata.retrieval.statements import COVERED_TERMS
+from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -112,7 +112,7 @@ class MemorySearch:
             )
             for chunk in ranks[0].keys() | ranks[1].keys()
         }
-        best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: max(request.rows, request.question.limit)]
+        best = self._best(scores, max(request.rows, request.question.limit))
         return Retrieved(
             candidates=tuple(
                 Candidate(
@@ -142,6 +142,17 @@ class MemorySearch:
             best_distance=float(distances[dense[0]]) if distances is not None and len(dense) else None,
             greatest_bm25=float(bm25[lexical[0]]) if bm25 is not None and len(lexical) else None,
         )
+
+    def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
+        """The best chunks, no more of a file than `FILE_ROWS` while other files have some."""
+        of_file: Counter[str] = Counter()
+        within: list[int] = []
+        beyond: list[int] = []
+        for chunk in sorted(scores, key=lambda chunk: (-scores[chunk], chunk)):
+            path = self.chunks[chunk].path
+            of_file[path] += 1
+            (within if of_file[path] <= FILE_ROWS else beyond).append(chunk)
+        return sorted([*within, *beyond][:count], key=lambda chunk: (-scores[chunk], chunk))
 
     def _covered(self, layers: Sequence[Layer]) -> NDArray[np.bool_]:
         if not layers:

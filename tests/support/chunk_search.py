@@ -21,7 +21,7 @@ from strata.ports import SearchRequest
 from strata.retrieval.bm25 import idf, scores
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import reciprocal_rank_fusion
-from strata.retrieval.statements import COVERED_TERMS
+from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,13 @@ class FakeChunkSearch:
         weights = [request.dense_weight, request.lexical_weight, request.exact_weight]
         fused = dict(reciprocal_rank_fusion([dense, lexical, exact], weights=weights))
         best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
+        rows_so_far = [[allowed[other].chunk.path for other in best[: place + 1]] for place in range(len(best))]
+        held_back = {
+            chunk_id for chunk_id, paths in zip(best, rows_so_far, strict=True) if paths.count(paths[-1]) > FILE_ROWS
+        }
+        best.sort(key=lambda chunk_id: (tier[chunk_id], chunk_id in held_back))
         best = best[: max(request.rows, question.limit)]
+        best.sort(key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
         return Retrieved(
             candidates=tuple(
                 _candidate(

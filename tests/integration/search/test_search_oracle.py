@@ -71,13 +71,18 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@pytest.fixture(autouse=True, params=[(2_000, 20), (40, 3), (1, 20)], ids="first draw of {0[0]} rows".format)
+@pytest.fixture(autouse=True, params=[(2_000, 20, 4), (40, 3, 1), (1, 20, 2)], ids="first draw of {0[0]} rows".format)
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first draw looks up every term of the question, some, or one; in whole files all are looked for, or some."""
-    first_draw_rows, covered_terms = request.param
+    """The first draw looks up every term of the question, some, or one.
+
+    All its words are looked for in whole files, or some; few rows of a file come before those of others.
+    """
+    first_draw_rows, covered_terms, file_rows = request.param
     monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw_rows)
     monkeypatch.setattr(statements, "COVERED_TERMS", covered_terms)
     monkeypatch.setattr(chunk_search, "COVERED_TERMS", covered_terms)
+    monkeypatch.setattr(statements, "FILE_ROWS", file_rows)
+    monkeypatch.setattr(chunk_search, "FILE_ROWS", file_rows)
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
+FILE_ROWS = 4
+"""Rows of one file that are returned while other files have rows: whoever ranks anew can't take what is not there."""
 COVERED_TERMS = 20
 """Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
@@ -129,7 +131,7 @@ dense AS (
 
 _NO_DENSE = sql.SQL("""
 dense AS (
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, 0 AS prefer_bonus, 0 AS test_penalty,
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
 )""")
@@ -202,7 +204,7 @@ lexical AS (
 
 _NO_LEXICAL = sql.SQL("""
 lexical AS (
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
 )""")
@@ -216,7 +218,7 @@ named AS MATERIALIZED (
 ),
 looked_at AS (
     SELECT * FROM (
-        SELECT chosen.chunk_id, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
+        SELECT chosen.chunk_id, chosen.path, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
                chosen.names_held + ({phrases_held}) AS mentions,
                (lower(wide.path) = ANY (%(lower_names)s::text[])
                 OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
@@ -254,7 +256,8 @@ _HOLDS_THE_PHRASE = sql.SQL(
 )
 _NO_EXACT = sql.SQL("""
 exact AS (
-    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
+    WHERE false
 )""")
 
 # Neighbours of the best rows over the links of their files: where the names in their lines are defined, and the lines
@@ -294,21 +297,22 @@ other_ends AS MATERIALIZED (
 structural AS (
     SELECT neighbours.*, row_number() OVER (ORDER BY strength DESC, chunk_id) AS rank
     FROM (
-        SELECT chunk_id, prefer_bonus, test_penalty, sum(score) AS strength
+        SELECT chunk_id, path, prefer_bonus, test_penalty, sum(score) AS strength
         FROM (
             SELECT DISTINCT chunk.chunk_id, other_ends.seed, other_ends.score, {preferences}
             FROM other_ends JOIN rag_chunks AS chunk
                 ON chunk.path = other_ends.path AND other_ends.line BETWEEN chunk.span_start AND chunk.span_end
             WHERE {allowed} AND chunk.chunk_id <> other_ends.seed
         ) AS led_to
-        GROUP BY chunk_id, prefer_bonus, test_penalty
+        GROUP BY chunk_id, path, prefer_bonus, test_penalty
         ORDER BY {preferred_first} strength DESC, chunk_id
         LIMIT %(depth)s
     ) AS neighbours
 )""")
 _NO_STRUCTURAL = sql.SQL("""
 structural AS (
-    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
+    WHERE false
 )""")
 
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
@@ -330,18 +334,15 @@ covered_files AS MATERIALIZED (
             WHERE chunk.path = file.path AND asked.key = ANY (chunk.term_keys) AND {allowed}
         ) THEN asked.idf ELSE 0 END
     ) / sum(asked.idf) AS file_coverage
-    FROM (
-        SELECT DISTINCT counted.path FROM fused JOIN rag_chunk_terms AS counted USING (chunk_id)
-        WHERE {counted_in_index}
-    ) AS file CROSS JOIN asked
+    FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN asked
     WHERE asked.rarity <= {covered_terms}
     GROUP BY file.path
 )""")
 
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
-fused AS (
-    SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+scored AS (
+    SELECT chunk_id, coalesce(dense.path, lexical.path, exact.path, structural.path) AS path, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
            exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
            + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
@@ -355,7 +356,12 @@ fused AS (
            ) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
         FULL JOIN structural USING (chunk_id)
-    ORDER BY {preferred_first} score DESC, chunk_id
+),
+fused AS (
+    SELECT * FROM (
+        SELECT *, row_number() OVER (PARTITION BY path ORDER BY score DESC, chunk_id) AS row_of_file FROM scored
+    ) AS numbered
+    ORDER BY {preferred_first} row_of_file > {file_rows}, score DESC, chunk_id
     LIMIT %(rows)s
 ){file_coverage}
 SELECT {columns}
@@ -366,7 +372,7 @@ FROM session LEFT JOIN (
            {explained}
            {covered} AS file_coverage,
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
-           path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
+           wide.path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
     FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_coverage} {joined_readable}
     WHERE {allowed}
 ) AS found ON true
@@ -480,7 +486,8 @@ def search_statement(request: SearchRequest) -> Statement:
         structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
-        **_file_coverage(request, allowed, counted_in_index),
+        file_rows=sql.Literal(FILE_ROWS),
+        **_file_coverage(request, allowed),
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
         bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
@@ -504,16 +511,12 @@ def search_statement(request: SearchRequest) -> Statement:
     return Statement(text=text, parameters=parameters)
 
 
-def _file_coverage(
-    request: SearchRequest, allowed: sql.Composable, counted_in_index: sql.Composable
-) -> dict[str, sql.Composable]:
+def _file_coverage(request: SearchRequest, allowed: sql.Composable) -> dict[str, sql.Composable]:
     if not request.terms:
         return {"file_coverage": sql.SQL(""), "joined_coverage": sql.SQL(""), "covered": sql.SQL("NULL::float8")}
     return {
-        "file_coverage": _FILE_COVERAGE.format(
-            allowed=allowed, counted_in_index=counted_in_index, covered_terms=sql.Literal(COVERED_TERMS)
-        ),
-        "joined_coverage": sql.SQL("LEFT JOIN covered_files ON covered_path = path"),
+        "file_coverage": _FILE_COVERAGE.format(allowed=allowed, covered_terms=sql.Literal(COVERED_TERMS)),
+        "joined_coverage": sql.SQL("LEFT JOIN covered_files ON covered_path = fused.path"),
         "covered": sql.SQL("coalesce(covered_files.file_coverage, 0)"),
     }
 
@@ -644,9 +647,9 @@ def _allowed(filter: Filter) -> sql.Composable:
 
 
 def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
-    """The two columns, and what goes before the score in ORDER BY."""
+    """The columns of a list's row that depend on its path, and what goes before the score in ORDER BY."""
     preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
-    columns = sql.SQL("{bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
+    columns = sql.SQL("chunk.path, {bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
         bonus=sql.SQL("(chunk.path LIKE ANY (%(preferred)s::text[]))::int") if preferred else sql.SQL("0"),
         penalty=sql.SQL("(chunk.path ~ %(test_path)s)::int") if filter.prefer_non_tests else sql.SQL("0"),
     )
