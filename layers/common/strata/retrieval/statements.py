@@ -342,7 +342,8 @@ covered_files AS MATERIALIZED (
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
 scored AS (
-    SELECT chunk_id, coalesce(dense.path, lexical.path, exact.path, structural.path) AS path, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+    SELECT chunk_id, coalesce(dense.path, lexical.path, exact.path, structural.path) AS path,
+           dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
            exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
            + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
