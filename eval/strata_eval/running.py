@@ -13,7 +13,7 @@ from strata.model.corpus import Layer
 from strata.retrieval.features import WEIGHTS_FILE
 from strata_eval.ladder import GIVEN, STEPS, postgres, run_set
 from strata_eval.models import cached_embedder
-from strata_eval.training import read_course, train
+from strata_eval.training import read_courses, train
 
 Say = Callable[[str], None]
 
@@ -82,7 +82,7 @@ def run_training(
     courses = []
     for name in names:
         say(f"{name}: reading")
-        courses.append(read_course(folder, name, with_cache))
+        courses += read_courses(folder, name, with_cache)
     found = train(courses, with_cache.languages, say)
     report = {
         "weights": found["weights"],

@@ -14,10 +14,11 @@ from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
 from strata_eval.ladder import STEPS, Bench, index_set, read_any_set, run_set
+from strata_eval.learning import SIGNED, Pack, learn
 from strata_eval.memory import MemorySearch
 from strata_eval.plotting import ladder_svg
 from strata_eval.running import set_names, table_rows
-from strata_eval.training import SIGNED, learn, own_chunks, read_course, train
+from strata_eval.training import own_chunks, read_courses, train
 from strata_eval.vector_cache import CachedEmbedder, VectorCache
 from tests.support.postgres import TestDatabase
 
@@ -115,13 +116,14 @@ def test_memory_and_postgres_find_the_same(postgres: TestDatabase, data: Path, e
 def test_training_prefers_what_tells_right_from_wrong_and_never_scores_a_set_with_its_own_weights(
     data: Path, embedder: CachedEmbedder
 ) -> None:
-    course = read_course(data, "small", embedder)
-    weights = learn([course])
-    assert weights == learn([course])
+    (course,) = read_courses(data, "small", embedder)
+    pack = Pack([asked.lesson for asked in course.asked])
+    weights = learn([pack])
+    assert weights == learn([pack])
     assert all(value >= 0 for name, value in weights.items() if name not in SIGNED)
     found = train([course, course], frozenset(), lambda line: None)
     untrained = learn([])  # the two share a family, so nothing is left to learn from
-    assert found["weights"] == learn([course, course]) != untrained
+    assert found["weights"] == learn([pack, pack]) != untrained
     assert [row["set"] for row in found["leave_one_set_out"]] == ["small", "small"]
 
 

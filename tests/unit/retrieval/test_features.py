@@ -42,26 +42,48 @@ def test_scores_are_measured_against_the_best_of_their_list() -> None:
     found = retrieved(
         row(1, distance=0.4, bm25=3.0), row(2, distance=0.7, bm25=6.0), best_distance=0.4, greatest_bm25=12.0
     )
-    assert column("dense", "how to run", found) == pytest.approx([1.0, 0.5])
+    assert column("dense_for_code", "how to run", found) == pytest.approx([1.0, 0.5])
     assert column("bm25", "how to run", found) == pytest.approx([0.25, 0.5])
 
 
 def test_a_vector_of_a_language_that_is_not_understood_says_nothing() -> None:
     found = retrieved(row(1, distance=0.1, dense_rank=1, bm25=1.0), row(2, bm25=2.0))
-    for name in ("dense", "cosine", "dense_rank", "dense_for_code"):
+    for name in ("cosine", "dense_for_code", "file_text_dense", "file_entry_dense"):
         assert column(name, "как запустить", found) == [0.0, 0.0]
     assert column("bm25_unsure", "как запустить", found) == [0.5, 1.0]
 
 
-def test_rows_of_a_file_and_rows_that_touch_speak_for_each_other() -> None:
+def test_rows_of_a_file_speak_for_each_other() -> None:
     found = retrieved(
-        row(1, path="a.py", span=Span(start=1, end=10), bm25=4.0),
-        row(2, path="a.py", span=Span(start=12, end=20), bm25=2.0),
-        row(3, path="a.py", span=Span(start=90, end=99), bm25=1.0),
-        row(4, path="b.py", span=Span(start=1, end=10), bm25=4.0),
+        row(1, path="a.py", bm25=4.0, distance=0.5, content="def lock(): ..."),
+        row(2, path="a.py", bm25=2.0, distance=0.2, content="def holder(): ..."),
+        row(3, path="a.py", bm25=1.0, distance=0.6, layer=Layer.C1_SYMBOL_CATALOG),
+        row(4, path="b.py", bm25=4.0, distance=0.9),
     )
-    assert column("file_bm25", "run", found) == pytest.approx([1.75 / 4] * 3 + [0.25])
-    assert column("neighbour_bm25", "run", found) == pytest.approx([0.5, 1.0, 0.0, 0.0])
+    assert column("file_bm25", "lock holder", found) == pytest.approx([1.75 / 4] * 3 + [0.25])
+    assert column("file_text_dense", "lock holder", found) == pytest.approx([1.0] * 3 + [0.125])
+    assert column("file_entry_dense", "lock holder", found) == pytest.approx([0.5] * 3 + [0.0])
+    assert column("file_words", "lock holder", found) == pytest.approx([1.0] * 3 + [0.0])
+
+
+@pytest.mark.parametrize(
+    ("bm25", "clear"),
+    [
+        pytest.param([9.0, 9.0, 9.0], 0.0, id="all alike"),
+        pytest.param([9.0, *[0.9] * 9], 0.81, id="one stands out"),
+        pytest.param([0.0, 0.0], 0.0, id="no word found"),
+    ],
+)
+def test_a_clear_list_counts_by_how_far_its_best_row_stands_out(bm25: list[float], clear: float) -> None:
+    found = retrieved(*(row(number, bm25=value) for number, value in enumerate(bm25)))
+    greatest = max(bm25) or 1.0
+    assert column("bm25_clear", "run", found) == pytest.approx([clear * value / greatest for value in bm25])
+
+
+def test_prose_gives_way_where_the_question_says_what_code_does() -> None:
+    found = retrieved(row(1, path="docs/upload.rst"), row(2, path="src/upload.rs", layer=Layer.D3_SECTION_INDEX))
+    assert column("prose_for_code", "Return the open file.", found) == [1.0, 0.0]
+    assert column("prose_for_code", "How do I open a file?", found) == [0.0, 0.0]
 
 
 def test_what_the_whole_file_holds_counts_for_each_of_its_rows() -> None:
@@ -82,7 +104,7 @@ def test_the_files_name_counts_by_the_rare_words_in_it() -> None:
 
 
 def test_few_plain_words_look_for_what_code_does() -> None:
-    found = retrieved(row(1, distance=0.2), row(2, layer=Layer.D3_SECTION_INDEX, distance=0.2))
+    found = retrieved(row(1, distance=0.2), row(2, path="guide.md", layer=Layer.D3_SECTION_INDEX, distance=0.2))
     assert column("dense_for_code", "sort a list by value", found) == pytest.approx([1.0, 0.0])
     assert column("dense_for_code", "sort a list by sort_key()", found) == [0.0, 0.0]
     assert column("dense_for_code", "sort a list by value " * 10, found) == [0.0, 0.0]

@@ -20,8 +20,8 @@ from strata.retrieval.analyser import analyse, query_terms
 NEAR_CHARACTERS = 40
 """Words that begin so close together stand side by side, or nearly."""
 MOST_PAIRS = 24
-MOST_WORDS = 32
-"""Of a long report the first words, where it says what it is about."""
+"""Of a long report the first ones, where it says what it is about."""
+MOST_WORDS = 2 * MOST_PAIRS
 _MOST_PLACES = 8
 
 Floats = NDArray[np.float64]
@@ -53,15 +53,13 @@ def wording(text: str, contents: Sequence[str]) -> Wording:
     asked = frozenset(query_terms(text))
     sequence = [term for term in analyse(text) if term in asked and term.isalnum()]
     pairs = list(dict.fromkeys(pair for pair in pairwise(sequence) if pair[0] != pair[1]))[:MOST_PAIRS]
-    words = list(dict.fromkeys([*(word for pair in pairs for word in pair), *sequence]))[
-        : max(MOST_WORDS, 2 * MOST_PAIRS)
-    ]
+    words = list(dict.fromkeys([*(word for pair in pairs for word in pair), *sequence]))[:MOST_WORDS]
     number = {word: position for position, word in enumerate(words)}
     beginnings = [_beginning(word) for word in words]
     held = np.zeros((len(contents), len(words)), dtype=np.bool_)
     near = np.zeros((len(contents), len(pairs)))
     for row, content in enumerate(contents):
-        folded = content.lower()
+        folded = content.lower().replace("ё", "е")
         places = [_places(folded, beginning) for beginning in beginnings]
         held[row] = [bool(found) for found in places]
         near[row] = [_are_near(places[number[one]], places[number[other]]) for one, other in pairs]
