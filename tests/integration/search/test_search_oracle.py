@@ -71,7 +71,7 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@pytest.fixture(autouse=True, params=[(2_000, 20, 4), (40, 3, 1), (1, 20, 2)], ids="first draw of {0[0]} rows".format)
+@pytest.fixture(autouse=True, params=[(2_000, 10, 4), (40, 3, 1), (1, 20, 2)], ids="first draw of {0[0]} rows".format)
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first draw looks up every term of the question, some, or one.
 

@@ -35,7 +35,7 @@ FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
 FILE_ROWS = 4
 """Rows of one file that are returned while other files have rows: whoever ranks anew can't take what is not there."""
-COVERED_TERMS = 20
+COVERED_TERMS = 10
 """Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
@@ -325,18 +325,22 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
-# EXISTS in the select list stays a look-up by path, which ends at the first row that holds the word.
+# The rows of each file by its path, once; OFFSET keeps the words out of that look-up.
 _FILE_COVERAGE = sql.SQL(""",
+rarest AS MATERIALIZED (
+    SELECT array_agg(key) AS keys, sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
+),
 covered_files AS MATERIALIZED (
-    SELECT file.path AS covered_path, sum(
-        CASE WHEN EXISTS (
-            SELECT FROM rag_chunk_terms AS chunk
-            WHERE chunk.path = file.path AND asked.key = ANY (chunk.term_keys) AND {allowed}
-        ) THEN asked.idf ELSE 0 END
-    ) / sum(asked.idf) AS file_coverage
-    FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN asked
-    WHERE asked.rarity <= {covered_terms}
-    GROUP BY file.path
+    SELECT held.path AS covered_path, sum(asked.idf) / (SELECT idf FROM rarest) AS file_coverage
+    FROM (
+        SELECT DISTINCT file.path, asked.key
+        FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN LATERAL (
+            SELECT chunk.term_keys FROM rag_chunk_terms AS chunk
+            WHERE chunk.path = file.path AND chunk.term_keys && (SELECT keys FROM rarest) AND {allowed}
+            OFFSET 0
+        ) AS row_of_file JOIN asked ON asked.rarity <= {covered_terms} AND asked.key = ANY (row_of_file.term_keys)
+    ) AS held JOIN asked USING (key)
+    GROUP BY held.path
 )""")
 
 _FUSED = sql.SQL("""
