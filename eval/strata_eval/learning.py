@@ -18,7 +18,7 @@ from strata.retrieval.features import FEATURES
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
-SIGNED = frozenset({"symbol_row", "bm25_for_code", "prose_for_code"})
+SIGNED = frozenset({"bm25_for_code", "prose_for_code"})
 """Fields that may count against a row."""
 QUESTIONS_OF_A_SET = 300
 MOST_ROWS = 60

@@ -24,7 +24,7 @@ def lessons(count: int = 40, *, telling: str, sign: float = 1.0) -> list[Lesson]
     return made
 
 
-@pytest.mark.parametrize("telling", ["cosine", "near", "file_coverage"])
+@pytest.mark.parametrize("telling", ["cosine", "near_unclear", "file_coverage"])
 def test_the_field_that_tells_gets_the_most_weight(telling: str) -> None:
     weights = learn([Pack(lessons(telling=telling))])
     assert max(weights, key=lambda name: weights[name]) == telling
@@ -32,19 +32,19 @@ def test_the_field_that_tells_gets_the_most_weight(telling: str) -> None:
 
 
 def test_evidence_never_counts_against_a_row_but_a_signed_field_may() -> None:
-    assert learn([Pack(lessons(telling="near", sign=-1.0))])["near"] == 0
+    assert learn([Pack(lessons(telling="near_unclear", sign=-1.0))])["near_unclear"] == 0
     assert learn([Pack(lessons(telling="prose_for_code", sign=-1.0))])["prose_for_code"] < -1
 
 
 def test_a_pack_counts_by_its_share_and_not_by_its_questions() -> None:
-    many, few = lessons(200, telling="near"), lessons(20, telling="bm25")
+    many, few = lessons(200, telling="near_unclear"), lessons(20, telling="bm25")
     weights = learn([Pack(many), Pack(few)])
     less = learn([Pack(many, share=0.1), Pack(few)])
-    assert less["near"] / less["bm25"] < weights["near"] / weights["bm25"]
+    assert less["near_unclear"] / less["bm25"] < weights["near_unclear"] / weights["bm25"]
 
 
 def test_the_loss_at_the_weights_is_least() -> None:
-    pack = Pack(lessons(telling="near"))
+    pack = Pack(lessons(telling="near_unclear"))
     weights = np.array(list(learn([pack]).values()))
     loss = pack.slope(weights).loss
     for number in np.flatnonzero(weights):

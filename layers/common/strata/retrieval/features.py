@@ -22,7 +22,7 @@ from strata.model.asking import Candidate, Explanation, Question, Retrieved, Sco
 from strata.model.corpus import Layer
 from strata.retrieval.analyser import analyse, query_terms
 from strata.retrieval.intent import tells_what_code_does
-from strata.retrieval.weighing import QuestionShape, shape_of
+from strata.retrieval.weighing import LONG_QUESTION_WORDS, QuestionShape, shape_of
 from strata.retrieval.wording import wording
 
 WEIGHTS_FILE = Path(__file__).with_name("feature_weights.json")
@@ -33,8 +33,8 @@ FEATURES = (
     "bm25_unsure",  # bm25, times how far the nearest row is; whole where the embedder does not understand
     "dense_for_code",  # cosine over the best, where a few plain words meet source code: they name what it does
     "bm25_for_code",  # bm25, likewise: they hardly say how it is spelt
-    "near",  # the question's neighbouring words stand near each other
-    "near_unclear",  # near, times how little the greatest BM25 stands out
+    "near_unclear",  # the question's neighbouring words stand near each other, times how little the best stands out
+    "near_long",  # the same, times the length of the question
     "file_text_dense",  # cosine over the best: the best of the file's rows of text
     "file_entry_dense",  # the best of its rows of catalogues: its symbols, or the page as a whole
     "file_bm25",  # bm25 of the file's best rows together
@@ -45,7 +45,6 @@ FEATURES = (
     "file_name",  # words of the question in the file's name, words that few rows hold counting more
     "identifiers",  # share of the identifiers in the question that stand here letter for letter
     "prose_for_code",  # a page of prose, where the question says what code does or should do
-    "symbol_row",  # a row of the symbol catalogue
 )
 """The fields, in the order of the columns."""
 
@@ -135,8 +134,8 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
         "bm25_unsure": bm25 * (1.0 - sure),
         "dense_for_code": dense * source * plain,
         "bm25_for_code": bm25 * source * plain,
-        "near": words.near,
         "near_unclear": words.near * (1.0 - clear),
+        "near_long": words.near * min(1.0, shape.words / LONG_QUESTION_WORDS),
         "file_text_dense": _file_best(dense * is_text, files),
         "file_entry_dense": _file_best(dense * (1.0 - is_text), files),
         "file_bm25": file_bm25,
@@ -147,7 +146,6 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
         "file_name": _coverage(query_terms(text), [_name_terms(row.path) for row in rows]),
         "identifiers": _identifier_shares(shape, rows),
         "prose_for_code": (1.0 - source) * tells_what_code_does(text),
-        "symbol_row": np.array([row.layer is Layer.C1_SYMBOL_CATALOG for row in rows], dtype=np.float64),
     }
     return np.stack([columns[name] for name in FEATURES], axis=1)
 
