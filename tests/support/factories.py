@@ -17,6 +17,7 @@ from strata.model.corpus import (
     EmbeddedChunk,
     FileEntry,
     Layer,
+    Note,
     PreparedBlob,
     SourceFile,
     Span,
@@ -158,7 +159,7 @@ def prepared_blob(
     *,
     chunks: Sequence[EmbeddedChunk] | None = None,
     key: BlobKey | None = None,
-    notes: Sequence[str] = (),
+    notes: Sequence[Note] = (),
     dimension: int = DIMENSION,
 ) -> PreparedBlob:
     """A prepared file; without `chunks` it has one D3 chunk for each paragraph."""

@@ -18,7 +18,7 @@ from strata.errors import (
     TemporaryError,
 )
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, Vector
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Note, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import (
     Advanced,
@@ -58,6 +58,9 @@ class FakeBlobCache:
     def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
         found = {_content_of(key): blob.source for key, blob in self.blobs.items()}
         return {key: found[_content_of(key)] for key in keys if _content_of(key) in found}
+
+    def notes(self, keys: Collection[BlobKey]) -> dict[str, tuple[Note, ...]]:
+        return {key.path: self.blobs[key].notes for key in keys if key in self.blobs and self.blobs[key].notes}
 
     def in_new_process(self) -> FakeBlobCache:
         return self

@@ -12,7 +12,7 @@ from strata_client.cli.connecting import connect
 from strata_client.cli.explaining import show_explanations
 from strata_client.cli.groups import ListGroup
 from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
-from strata_client.cli.progress import JobBar, show_outcome
+from strata_client.cli.progress import JobBar, place_of, show_outcome
 from strata_client.cli.screen import Screen
 from strata_client.client import StrataClient
 from strata_client.errors import ClientError
@@ -301,6 +301,10 @@ def _show_job(screen: Screen, job: JobView) -> None:
     for title, entries in (("failed", job["failed"]), ("skipped", job["skipped"])):
         for entry in entries:
             screen.line(f"{title}: {entry['path']}: {entry['reason']}")
+    for note in job["notes"]:
+        screen.line(f"note: {place_of(note)}: {note['reason']}")
+    if job["note_count"] > len(job["notes"]):
+        screen.line(f"note: {job['note_count'] - len(job['notes']):,} more")
 
 
 @sessions_app.command("list")

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from strata_client.cli.screen import Screen, bytes_text, plural
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
-from strata_client.wire import JobEvent, PathReason
+from strata_client.wire import JobEvent, ParserNote, PathReason
 
 SHOWN_REASONS = 8
 EXAMPLES = 3
@@ -92,6 +92,18 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
     _show_reasons(screen, "Left here", indexed.skipped_here, len(indexed.skipped_here), warn=False)
     _show_reasons(screen, "Skipped", job["skipped"], counters["skipped_files"], warn=False)
     _show_reasons(screen, "Failed", job["failed"], counters["failed_files"], warn=True)
+    _show_notes(screen, job["notes"], job["note_count"])
+
+
+def place_of(note: ParserNote) -> str:
+    return note["path"] if note["line"] is None else f"{note['path']}:{note['line']}"
+
+
+def _show_notes(screen: Screen, notes: list[ParserNote], count: int) -> None:
+    for note in notes[:SHOWN_REASONS]:
+        screen.warn(f"  Note: {place_of(note)}: {note['reason']}")
+    if (rest := count - len(notes[:SHOWN_REASONS])) > 0:
+        screen.warn(f"  Note: {rest:,} more; `strata jobs ID` lists them.")
 
 
 def _show_reasons(

@@ -19,11 +19,12 @@ from strata.answering.cache_gate import CacheGate
 from strata.contracts.asking import AnswerView, RetrievedView, sse_frame
 from strata.contracts.jobs import JobView
 from strata.errors import JobNotFound, SessionNotFound
+from strata.jobs.events import TERMINAL, EventFeed, sse_text
 from strata.jobs.reading import JobReader
 from strata.model.access import Identity
 from strata.model.asking import Filter, Question
-from strata.model.corpus import Layer
-from strata.model.jobs import Job, JobKind, JobStatus
+from strata.model.corpus import Layer, ReportedFile
+from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus
 from strata.providers.extractive.generator import ExtractiveGenerator
 from strata.retrieval.naming import names_in
 from strata.retrieval.retrieve import Retriever
@@ -102,10 +103,16 @@ class World:
         del self.files[name][paths[3]]
 
     def job(self, name: str) -> Job:
+        """A job that has something to say about every file, as its rights were then."""
         now = datetime(2026, 11, 30, tzinfo=UTC)
+        said = [
+            ReportedFile(path=file.path, reason=f"About {file.texts[0]}", acl=file.acl)
+            for file in self.files[name].values()
+        ]
         return Job(
-            job_id=f"job-{name:a<26}", session_id=name, tenant="acme", kind=JobKind.SNAPSHOT, status=JobStatus.QUEUED,
+            job_id=f"job-{name:a<26}", session_id=name, tenant="acme", kind=JobKind.SNAPSHOT, status=JobStatus.DONE,
             object_key=f"uploads/{name}/job.jsonl", created_at=now, updated_at=now,
+            report=JobReport(skipped=tuple(said[::3]), failed=tuple(said[1::3]), notes=tuple(said[2::3])),
         )  # fmt: skip
 
     def may_read(self, caller: Identity, name: str) -> bool:
@@ -179,9 +186,19 @@ class World:
         yield "answer", lambda: AnswerView.of(self.answerer.stream(question)).model_dump(mode="json")
         yield "cached answer", lambda: AnswerView.of(self.answerer.stream(question)).model_dump(mode="json")
         reader = JobReader(sessions=self.rows.sessions, jobs=self.jobs)
+        feed = EventFeed(jobs=self.jobs)
         yield "jobs", lambda: [JobView.of(job).model_dump(mode="json") for job in reader.list_jobs(caller, name)]
         yield "job", lambda: JobView.of(reader.job(caller, self.job(name).job_id)).model_dump(mode="json")
+        yield "job events", lambda: self.events(reader, feed, caller, name)
         yield "session", lambda: asdict(reader.session(caller, name))
+
+    def events(self, reader: JobReader, feed: EventFeed, caller: Identity, name: str) -> str:
+        job = reader.job(caller, self.job(name).job_id)
+        news = feed.after(job.job_id, 0, wait_s=0)
+        return sse_text(
+            [JobEvent(seq=1, name=TERMINAL, data={})],
+            terminal=JobView.of(reader.shown(caller, news.job)).model_dump(mode="json"),
+        )
 
     def check_nothing_foreign(self, question: Question) -> int:
         """Look through what every entry point gives; how many of them showed anything."""
@@ -266,3 +283,10 @@ def test_this_walk_sees_a_leak(rows: SearchRows, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(AssertionError, match=r" shows | serves a stranger"):
         sum(map(world.check_nothing_foreign, questions))
     open_to_all.close()
+
+
+def test_this_walk_sees_a_leak_of_a_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Identity, "is_named_in", lambda *_: True)
+    questions = [world.random_question(caller, name) for caller in PEOPLE[:4] for name in SESSIONS]
+    with pytest.raises(AssertionError, match=r"job.* shows "):
+        sum(map(world.check_nothing_foreign, questions))

@@ -192,6 +192,24 @@ def test_index_tells_a_person_what_was_left_out_and_why(run: Run, api: FakeApi, 
     assert outcome.out == 'Indexed. Ask: strata ask "…" --session shop\n'
 
 
+NOTES = [
+    {"path": "a.py", "line": 7, "reason": "Python can't parse it: source chunks only, no symbols."},
+    {"path": "b.md", "line": None, "reason": "It is too large to be parsed."},
+]
+
+
+def test_index_and_jobs_show_what_parsers_say_with_its_place(run: Run, api: FakeApi, folder: Path) -> None:
+    noted = job_view(notes=NOTES, note_count=12)
+    api.on("GET", "/api/rag/jobs/job-1/events", sse_reply(sse("terminal", noted, 1)))
+    api.on("GET", "/api/rag/jobs/job-1", json_reply(noted))
+    indexed = run("index", str(folder), "--session", "shop", "--api", api.url).err
+    shown = run("jobs", "job-1", "--api", api.url).out
+    for note in ("a.py:7: Python can't parse it", "b.md: It is too large", "10 more"):
+        assert note in indexed
+        assert note in shown
+    assert json.loads(run("jobs", "job-1", "--json", "--api", api.url).out)["notes"] == NOTES
+
+
 def test_many_reasons_are_summed_up(run: Run, api: FakeApi, folder: Path) -> None:
     failed = [{"path": f"f{n}.py", "reason": "not UTF-8"} for n in range(5)]
     counters = {**job_view()["counters"], "failed_files": 9}

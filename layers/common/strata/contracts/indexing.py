@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from strata.contracts.jobs import JobView, SessionView, View
 from strata.jobs.lifecycle import OpenedSnapshot
 from strata.jobs.naming import SESSION_ID
+from strata.jobs.reading import ShownJob
 from strata.model.corpus import checked_path
 from strata.model.jobs import ChangeOp
 
@@ -137,7 +138,7 @@ class SessionOpened(View):
     upload: UploadTarget | None
 
     @classmethod
-    def of(cls, opened: OpenedSnapshot) -> SessionOpened:
+    def of(cls, opened: OpenedSnapshot, job: ShownJob) -> SessionOpened:
         post = opened.upload
         upload = (
             None
@@ -146,7 +147,7 @@ class SessionOpened(View):
                 url=post.url, fields=dict(post.fields), expires_in_s=post.expires_in_s, key=opened.job.object_key
             )
         )
-        return cls(session=SessionView.of(opened.session), job=JobView.of(opened.job), upload=upload)
+        return cls(session=SessionView.of(opened.session), job=JobView.of(job), upload=upload)
 
 
 class SetReaders(Request):

@@ -176,7 +176,8 @@ class Indexer:
         advanced()
         preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
         preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
-        return outcome
+        unchanged = (key_of(session, entry, self._built) for entry in (*difference.keep, *difference.rights))
+        return replace(outcome, notes=self.cache.notes([*keys.values(), *unchanged]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,12 +23,17 @@ class WantedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Wanted:
-    """What an upload asks for; a path is in one of the four, as its last entry has it."""
+    """What an upload asks for; a path is in one of the first four, as its last entry has it."""
 
     files: dict[str, WantedFile] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    acls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where the upload says who may read a file, whatever becomes of it."""
+
+    def acl_of(self, path: str) -> tuple[str, ...] | None:
+        return self.acls.get(path)
 
     @property
     def paths(self) -> set[str]:
@@ -50,8 +55,10 @@ def read_wanted(
     for position, entry in enumerate(entries):
         path = entry.path
         wanted.deleted.discard(path)
-        for outcomes in (wanted.files, wanted.skipped, wanted.failed):
+        for outcomes in (wanted.files, wanted.skipped, wanted.failed, wanted.acls):
             outcomes.pop(path, None)
+        if entry.acl is not None:
+            wanted.acls[path] = entry.acl
         if entry.op is ChangeOp.DELETE:
             wanted.deleted.add(path)
         elif entry.fail_reason:

@@ -19,7 +19,7 @@ from strata.indexing.code.symbols import definitions, module_symbol, symbol_pass
 from strata.indexing.passages import ParsedSource, Parser, Passage
 from strata.indexing.reading import source_lines, text_of
 from strata.indexing.window_prices import window_prices
-from strata.model.corpus import Document, Layer, Span
+from strata.model.corpus import Document, Layer, Note, Span
 
 MAX_PARSED_CHARACTERS = 500_000
 """A larger module is generated: a dense megabyte takes some seconds."""
@@ -45,7 +45,7 @@ def parse_python(path: str, text: str) -> ParsedSource:
             warnings.simplefilter("ignore")  # a doubtful escape in their file is not our warning
             module = ast.parse(text)
     except SyntaxError as error:
-        return _unparsed(path, lines, span, f"Python can't parse it (line {error.lineno or 1}: {error.msg})")
+        return _unparsed(path, lines, span, f"Python can't parse it ({error.msg})", line=error.lineno or None)
     except (RecursionError, MemoryError, ValueError) as error:
         return _unparsed(path, lines, span, f"Python can't parse it ({type(error).__name__}: nested too deeply?)")
     symbols = definitions(module)
@@ -65,7 +65,7 @@ def parse_python(path: str, text: str) -> ParsedSource:
     return ParsedSource(passages=(source, *catalogue), links=links)
 
 
-def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSource:
+def _unparsed(path: str, lines: list[str], span: Span, reason: str, *, line: int | None = None) -> ParsedSource:
     passage = Passage(
         document=Document(
             layer=Layer.C0_SOURCE_CHUNKS,
@@ -77,7 +77,8 @@ def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSou
         verbatim=True,
         prices=window_prices(lines),
     )
-    return ParsedSource(passages=(passage,), notes=(f"{reason}: source chunks only, no symbols.",))
+    note = Note(reason=f"{reason}: source chunks only, no symbols.", line=line)
+    return ParsedSource(passages=(passage,), notes=(note,))
 
 
 def _filled(lines: list[str]) -> Span | None:
