@@ -152,7 +152,10 @@ def search(
 
 
 jobs_app = typer.Typer(
-    cls=ListGroup, help="Indexing jobs: `strata jobs` lists them, `strata jobs ID` shows one.", no_args_is_help=False
+    cls=ListGroup,
+    help="Indexing jobs: `strata jobs` lists them, `strata jobs ID` shows one, `strata jobs --failed` what failed and "
+    "why; `strata jobs list --help` names every option.",
+    no_args_is_help=False,
 )
 sessions_app = typer.Typer(cls=ListGroup, help="Sessions: `strata sessions` lists them.", no_args_is_help=False)
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from strata_client.cli.main import app, main
+from strata_client.cli.main import command, main
+from strata_client.cli.paragraphs import walk
 from strata_client.cli.screen import printable
 from tests.support.fake_api import (
     ANSWER_TEXT,
@@ -571,17 +572,27 @@ def test_demo_with_a_failed_job_asks_nothing(run: Run, api: FakeApi, folder: Pat
 # --- help, interrupts -----------------------------------------------------------------------------------------------
 
 
-def commands() -> list[list[str]]:
-    return [[str(each.callback.__name__)] for each in app.registered_commands if each.callback] + [["model", "pull"]]
+COMMANDS = [names for names, each in walk(command()) if not hasattr(each, "commands")]
+GROUPS = [names for names, each in walk(command()) if names and hasattr(each, "commands")]
 
 
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_the_help_of_every_command_teaches_with_an_example(run: Run, command: list[str]) -> None:
-    outcome = run(*command, "--help")
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_the_help_of_every_command_teaches_with_an_example(run: Run, names: tuple[str, ...]) -> None:
+    outcome = run(*names, "--help")
 
     assert outcome.status == 0
     assert "Example: " in outcome.out
     assert "--json" in outcome.out
+
+
+@pytest.mark.parametrize("names", [*COMMANDS, *GROUPS], ids=" ".join)
+def test_a_help_text_breaks_its_lines_where_the_terminal_ends(names: tuple[str, ...]) -> None:
+    (found,) = [each for path, each in walk(command()) if path == names]
+    assert "\n" not in found.help.replace("\n\n", "")
+
+
+def test_a_group_that_lists_says_how_to_see_what_its_list_can(run: Run) -> None:
+    assert "--failed" in run("jobs", "--help").out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other interrupts")
