@@ -266,7 +266,10 @@ class FakeSessionStore:
             index = self._held(request.index_id, request.job_id, request.fence)
             if len(index.files) != request.files:
                 raise TemporaryError("The new index holds other files.")
+            held_files = bool(self.files[request.session_id])
             self._swap(session, request.index_id)
+            if not held_files:
+                del self.previous[request.session_id]
             return self._finish(self.sessions[request.session_id], request, request.counters)
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:
