@@ -23,7 +23,7 @@ from strata.indexing import PIPELINE_VERSION
 from strata.indexing.commit import MAX_REPORTED_FILES
 from strata.indexing.pipeline import Indexer
 from strata.jobs.running import Progress, ReportProgress
-from strata.model.corpus import ReportedFile, Vectors, blob_sha_of
+from strata.model.corpus import LinkKind, ReportedFile, Vectors, blob_sha_of
 from strata.model.jobs import Counters, Job, JobKind, JobReport, Lease
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings, UploadLimits
@@ -129,6 +129,18 @@ FILES: Files = {
 
 def reasons(files: tuple[ReportedFile, ...]) -> dict[str, str]:
     return {file.path: file.reason for file in files}
+
+
+def test_an_empty_package_is_in_the_index_without_a_chunk(project: Project) -> None:
+    report = project.snapshot({"pkg/__init__.py": "", "pkg/mod.py": "x = 1\n", "pkg/py.typed": ""})
+    assert (report.counters.indexed_files, report.counters.skipped_files) == (2, 1)
+    assert project.paths == ["pkg/__init__.py", "pkg/mod.py"]
+    assert project.sessions.chunks["docs"]["pkg/__init__.py"] == ()
+    links = next(blob.links for blob in project.cache.blobs.values() if blob.key.path == "pkg/__init__.py")
+    assert {(link.kind, link.target) for link in links} == {
+        (LinkKind.DEFINES, "pkg"), (LinkKind.DEFINES, "pkg/__init__.py"),
+    }  # fmt: skip
+    assert project.snapshot({"pkg/__init__.py": "", "pkg/mod.py": "x = 1\n"}).counters.cache_hit_files == 2
 
 
 # --- what parsers say ---------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def _judge(wanted: Wanted, entry: UploadEntry, content: bytes, position: int, ma
     blob_sha = blob_sha_of(content)
     if entry.content_hash not in (None, blob_sha):
         wanted.failed[entry.path] = _HASH_DIFFERS
-    elif reason := unfit(content, max_file_bytes=max_file_bytes):
+    elif reason := unfit(entry.path, content, max_file_bytes=max_file_bytes):
         wanted.skipped[entry.path] = reason
     else:
         wanted.files[entry.path] = WantedFile(entry=_file_entry(entry, blob_sha), position=position)

@@ -32,8 +32,9 @@ MAX_BRACES_TIMES_CHARACTERS = 4_000_000_000
 def parse_python(path: str, text: str) -> ParsedSource:
     lines = source_lines(text)
     span = _filled(lines)
-    if span is None:
-        return ParsedSource(passages=())
+    if span is None:  # of a package's empty `__init__.py` the name is left
+        empty = ast.parse("")
+        return ParsedSource(passages=(), links=tuple(definition_links(empty, (), module_names(path, empty))))
     if (
         len(text) > MAX_PARSED_CHARACTERS
         or max(map(len, lines)) > MAX_PARSED_LINE
