@@ -80,6 +80,8 @@ def sentence(error: Exception) -> str:
             return f"{error.message} Give a token with --token or STRATA_TOKEN."
         case StrataApiError(code="session_not_found"):
             return f"{error.message} `strata sessions` lists yours."
+        case StrataApiError(code="job_not_found"):
+            return f"{error.message} `strata jobs` lists yours."
         case ClientError():
             return error.message
         case ModuleNotFoundError():

@@ -6,7 +6,7 @@ from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from strata_client.cli.screen import Screen, bytes_text, plural
+from strata_client.cli.screen import Screen, bytes_text, one_line, plural
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
 from strata_client.wire import JobEvent, ParserNote, PathReason
@@ -96,7 +96,8 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
 
 
 def place_of(note: ParserNote) -> str:
-    return note["path"] if note["line"] is None else f"{note['path']}:{note['line']}"
+    path = one_line(note["path"])
+    return path if note["line"] is None else f"{path}:{note['line']}"
 
 
 def _show_notes(screen: Screen, notes: list[ParserNote], count: int) -> None:
@@ -112,7 +113,7 @@ def _show_reasons(
     """One line a reason, the commonest first, each with a few examples."""
     by_reason: dict[str, list[str]] = {}
     for entry in entries:
-        by_reason.setdefault(entry["reason"], []).append(entry["path"])
+        by_reason.setdefault(entry["reason"], []).append(one_line(entry["path"]))
     say = screen.warn if warn else screen.note
     ranked = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     for reason, paths in ranked[:SHOWN_REASONS]:

@@ -243,6 +243,28 @@ def test_a_request_with_files_is_a_whole_upload(cloud: Cloud) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param({"session_id": "a/b"}, "session_id: must be 1 to 100 letters, digits,", id="a session's name"),
+        pytest.param({"session_id": "a\n"}, "session_id: must be 1 to 100 letters, digits,", id="a line end in it"),
+        pytest.param({"readers": ["bob"]}, "readers.0: must be `user:NAME` or `group:NAME`,", id="a reader"),
+        pytest.param({"readers": ["user:a,group:b"]}, "readers.0: must be `user:NAME`", id="two readers in one"),
+        pytest.param(
+            {"files": [{"path": "a", "content_hash": "F" * 64}]},
+            "files.0.content_hash: must be a SHA-256 in",
+            id="hash",
+        ),
+        pytest.param({"files": [{"path": "a"}]}, "files.0: give `content`, `content_b64` or", id="no content"),
+        pytest.param({"files": [{"path": "../a", "content": ""}]}, "'../a' leaves the project.", id="a path"),
+    ],
+)
+def test_a_refusal_says_in_words_what_would_do(cloud: Cloud, body: dict[str, Any], message: str) -> None:
+    reply = cloud.open(body)
+    assert reply.status == 422
+    assert reply.json["error"]["message"].startswith(message)
+
+
 def test_changes_are_accepted_stored_and_worked(cloud: Cloud) -> None:
     opened(cloud)
     changes = [{"op": "upsert", "path": "a.md", "content": "x"}, {"op": "delete", "path": "b.md"}]

@@ -359,7 +359,7 @@ def test_a_nul_and_another_encoding_do_not_cost_the_others(project: Project) -> 
         {**files, "nul.md": b"# Doc\nboth o\x00er cloud credits\n", "cp1251.md": "привет".encode("cp1251")}
     )
     assert report.counters == Counters(indexed_files=20, failed_files=1, cache_miss_files=20)
-    assert reasons(report.failed) == {"cp1251.md": "It is not UTF-8 text (line 1)."}
+    assert reasons(report.failed) == {"cp1251.md": "It is not UTF-8 text (line 1): save it as UTF-8."}
     assert "both oer cloud credits" in project.text_of("nul.md")
 
 

@@ -211,6 +211,26 @@ def test_index_and_jobs_show_what_parsers_say_with_its_place(run: Run, api: Fake
     assert json.loads(run("jobs", "job-1", "--json", "--api", api.url).out)["notes"] == NOTES
 
 
+def test_a_name_with_a_line_end_takes_one_line(run: Run, api: FakeApi, folder: Path) -> None:
+    wild = [{"path": "a\nb.md", "reason": "empty"}]
+    noted = [{"path": "c\rd.py", "line": 7, "reason": "no symbols"}]
+    odd = job_view(failed=wild, skipped=wild, notes=noted, note_count=1)
+    api.on("GET", "/api/rag/jobs/job-1/events", sse_reply(sse("terminal", odd, 1)))
+    api.on("GET", "/api/rag/jobs/job-1", json_reply(odd))
+    for said in (
+        run("index", str(folder), "-s", "shop", "--api", api.url).err,
+        run("jobs", "job-1", "--api", api.url).out,
+    ):
+        assert "a b.md: empty" in said
+        assert "d.py:7: no symbols" in said
+        assert "a\n" not in said
+
+
+def test_an_unknown_job_is_told_where_to_look(run: Run, api: FakeApi) -> None:
+    api.on("GET", "/api/rag/jobs/job-9", error_reply(404, "job_not_found", "There is no such job."))
+    assert "`strata jobs` lists yours" in run("jobs", "job-9", "--api", api.url).err
+
+
 def test_many_reasons_are_summed_up(run: Run, api: FakeApi, folder: Path) -> None:
     failed = [{"path": f"f{n}.py", "reason": "not UTF-8"} for n in range(5)]
     counters = {**job_view()["counters"], "failed_files": 9}
