@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -129,6 +129,25 @@ FILES: Files = {
 
 def reasons(files: tuple[ReportedFile, ...]) -> dict[str, str]:
     return {file.path: file.reason for file in files}
+
+
+@pytest.mark.parametrize("reindex", [False, True])
+@pytest.mark.parametrize(("pack", "upload_format"), [(tar_gz, "tar.gz"), (zipped, "zip")])
+def test_an_archive_keeps_the_rights_that_it_has_no_place_for(
+    project: Project, pack: Callable[[Files], bytes], upload_format: str, reindex: bool
+) -> None:
+    restricted = [
+        {"path": path, "content": "x = 1\n", "acl": ["user:ann"]} for path in ("same.py", "new.py", "bad.py", "gone.py")
+    ]
+    project.snapshot(json_lines(*restricted, {"path": "open.py", "content": "x = 1\n"}), "jsonl")
+    files: Files = {"same.py": "x = 1\n", "new.py": "y = (\n", "bad.py": b"\xff\xfe\xfa", "open.py": "z = 1\n"}
+    report = project.snapshot(pack(files), upload_format, reindex=reindex)
+    rights = {path: entry.acl for path, entry in project.sessions.files["docs"].items()}
+    assert rights == {"same.py": ("user:ann",), "new.py": ("user:ann",), "open.py": None}
+    said = {file.path: file.acl for file in (*report.failed, *report.notes)}
+    assert said == {"bad.py": ("user:ann",), "new.py": ("user:ann",)}
+    opened = project.snapshot(json_lines({"path": "same.py", "content": "x = 1\n"}), "jsonl")
+    assert (project.sessions.files["docs"]["same.py"].acl, opened.counters.cache_miss_files) == (None, 0)
 
 
 def test_an_empty_package_is_in_the_index_without_a_chunk(project: Project) -> None:

@@ -123,6 +123,17 @@ def test_notes_and_rights_come_through_the_stages(line: Line) -> None:
     ]  # fmt: skip
 
 
+def test_an_archive_keeps_the_rights_that_it_has_no_place_for(line: Line) -> None:
+    made, lease = line.accepted(json_lines({"path": "a.md", "content": "# A\n", "acl": ["user:ann"]}), "jsonl")
+    for key in line.batches(made):
+        line.stages().prepare(made, key, line.told.append)
+    line.finish(made, lease)
+    line.snapshot({"a.md": "# A, again\n", "b.md": "# B\n"})
+    assert {path: entry.acl for path, entry in line.sessions.files["docs"].items()} == {
+        "a.md": ("user:ann",), "b.md": None,
+    }  # fmt: skip
+
+
 def test_files_are_packed_by_number_and_by_size(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strata.indexing.stages.PACKED_FILES", 2)
     monkeypatch.setattr("strata.indexing.stages.PACKED_BYTES", 10_000)

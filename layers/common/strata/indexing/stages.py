@@ -57,7 +57,10 @@ class IndexingStages:
             upload = Upload(file=file, upload_format=named.upload_format, caps=limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=True)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
-            plan = whole_plan(wanted, self.sessions.indexed_files(session.session_id))
+            indexed = self.sessions.indexed_files(session.session_id)
+            if not upload.names_rights:
+                wanted.keep_rights(indexed)
+            plan = whole_plan(wanted, indexed)
             keys = {entry.path: key_of(session, entry, self.built) for entry in plan.upserts}
             cached = self.cache.present(keys.values())
             missing = {path: key for path, key in keys.items() if key not in cached}

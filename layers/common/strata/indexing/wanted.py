@@ -32,6 +32,15 @@ class Wanted:
     acls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Where the upload says who may read a file, whatever becomes of it."""
 
+    def keep_rights(self, indexed: Mapping[str, FileEntry]) -> None:
+        """Take over the `acl` of every file that is indexed: for an upload whose format has no place for one."""
+        for path, before in indexed.items():
+            if before.acl is None or path in self.deleted:
+                continue
+            self.acls[path] = before.acl
+            if file := self.files.get(path):
+                self.files[path] = replace(file, entry=replace(file.entry, acl=before.acl))
+
     def acl_of(self, path: str) -> tuple[str, ...] | None:
         return self.acls.get(path)
 
