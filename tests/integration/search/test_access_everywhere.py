@@ -23,12 +23,13 @@ from strata.jobs.events import TERMINAL, EventFeed, sse_text
 from strata.jobs.reading import JobReader
 from strata.model.access import Identity
 from strata.model.asking import Filter, Question
-from strata.model.corpus import Layer, ReportedFile
+from strata.model.corpus import Layer, Link, LinkKind, ReportedFile
 from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus
 from strata.providers.extractive.generator import ExtractiveGenerator
 from strata.retrieval.naming import names_in
 from strata.retrieval.retrieve import Retriever
 from strata.storage.postgres.connection import Database
+from strata.storage.postgres.links import PostgresLinks
 from strata.storage.postgres.search import PostgresSearch
 from tests.integration.search.test_search_access import without_first_wall
 from tests.support.asking import EMBEDDER, FakeQueryCache
@@ -58,6 +59,7 @@ class World:
         self.files: dict[str, dict[str, TextFile]] = {name: {} for name in SESSIONS}
         self.number = 0
         self.jobs = FakeJobStore()
+        self.links = PostgresLinks(rows.query)
         self.retriever = Retriever(search=rows.search, embedder=EMBEDDER, depth=50)
         self.cache = FakeQueryCache()
         self.answerer = Answerer(
@@ -78,13 +80,22 @@ class World:
     def new_file(self) -> TextFile:
         self.number += 1
         folder, test = self.chance.choice(FOLDERS), self.chance.choice(["", "test_"])
+        path, name = f"{folder}{test}file{self.number:03}.md", f"pkg.name{self.number:03}"
+        others = [self.chance.randint(max(1, self.number - 8), self.number) for _ in range(3)]  # mostly of its session
         text = f"The lease of secret{self.number:03} lasts {self.number} seconds. See word{self.number % 5}."
         return TextFile(
-            f"{folder}{test}file{self.number:03}.md",
+            path,
             [text],
             layer=self.chance.choice(LAYERS),
             acl=self.random_acl(),
             embeddings=[EMBEDDER.embed_query(text)],
+            links=[
+                Link(kind=LinkKind.DEFINES, symbol="", target=path, line=1, is_path=True),
+                Link(kind=LinkKind.DEFINES, symbol="pkg", target=name, line=1),
+                Link(kind=LinkKind.CALLS, symbol=name, target=f"pkg.name{others[0]:03}", line=1),
+                Link(kind=LinkKind.MENTIONS, symbol="", target=f"pkg.name{others[1]:03}", line=1),
+                Link(kind=LinkKind.DOCUMENTS, symbol="", target=f"file{others[2]:03}.md", line=1, is_path=True),
+            ],
         )
 
     def random_acl(self) -> tuple[str, ...] | None:
@@ -178,6 +189,12 @@ class World:
                 search(replace(request, names=names_in(question.text), dense_weight=0.0, lexical_weight=0.0))
             ),
         )
+        yield "structural", lambda: asdict(search(replace(request, terms=request.terms[:1], structural_weight=1.0)))
+        linked = self.chance.choice(list(self.files[name].values()))
+        a_path, a_name = linked.path, linked.links[1].target
+        yield "links of a file", lambda: asdict(self.links.links(name, caller, path=a_path, limit=50))
+        yield "links of a symbol", lambda: asdict(self.links.links(name, caller, symbol=a_name, limit=50))
+        yield "drift", lambda: [asdict(item) for item in self.links.drift(name, caller, limit=200)]
         yield "lexical code", lambda: [asdict(row) for row in self.retriever.retrieve_lexical_code(question)]
         yield "files", lambda: [asdict(row) for row in self.retriever.retrieve_exact_files(name, caller, every_path)]
         yield "sources", lambda: self.rows.search.sources(name, caller, every_chunk)
