@@ -70,6 +70,7 @@ def index_snapshot(
         project_id=request.project_id,
         readers=request.readers,
         inline=request.lines(),
+        reindex=request.reindex,
     )
     job = bootstrap.event_feed().ended(opened.job.job_id, wait_s=LONGEST_WAIT_S)
     response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED

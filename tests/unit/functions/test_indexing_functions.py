@@ -818,6 +818,13 @@ def test_a_service_sends_files_and_gets_the_final_counters(prompt_cloud: Cloud) 
     assert (reply.status, reply.json["job"]["status"], reply.json["job"]["kind"]) == (200, "done", "changes")
 
 
+def test_a_service_may_ask_for_a_new_index(prompt_cloud: Cloud) -> None:
+    body = {"session_id": "docs", "files": [{"path": "a.md", "content": "# A"}]}
+    for asked in ({}, {"reindex": True}):
+        call(prompt_cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body | asked))
+    assert [prompt_cloud.table.jobs[job_id].reindex for job_id, _ in prompt_cloud.runner.ran] == [False, True]
+
+
 def test_no_route_names_a_file_of_a_report_to_whom_its_acl_does_not_name(prompt_cloud: Cloud) -> None:
     def files(kind: str) -> tuple[ReportedFile, ...]:
         acls = {"open": None, "bobs": ("user:bob",), "anns": ("user:ann",), "hidden": ()}

@@ -211,11 +211,12 @@ class RollBackAccepted(View):
 
 
 class IndexSnapshot(Request):
-    """A snapshot in the body of another service's request."""
+    """A snapshot in the body of another service's request; its fields mean what they mean to `OpenSession`."""
 
     session_id: SessionName
     project_id: SessionName | None = None
     readers: Annotated[list[PrincipalText], Field(max_length=MAX_PRINCIPALS)] = []
+    reindex: bool = False
     files: Annotated[list[FileLine], Field(min_length=1, max_length=MAX_FILES)]
 
     def lines(self) -> bytes:
