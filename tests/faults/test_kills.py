@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from strata import bootstrap
-from strata.indexing.new_index import FILL_FILES
 from strata.model.jobs import Job
+from tests.support.fault_worker import FILL_FILES
 from tests.support.fault_world import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Model, World, apply, killed
 from tests.support.index_statistics import assert_rows_agree
 
@@ -23,8 +23,8 @@ GROUP = 10
 AT_ONCE = 4
 MOST_KILLS = 4
 """A job that was begun five times without an end is given up; that is another test."""
-BATCHES_FILES = FILL_FILES + 20
-"""Files of two batches of a filling."""
+TWO_BATCHES = {FILL_FILES: "3", "STRATA_PREPARE_WORKERS": "1"}
+"""Of the five files that a new index is filled with, in one process."""
 PATHS = [*(f"docs/{name}.md" for name in "abcdef"), *(f"src/{name}.py" for name in "uvw")]
 
 
@@ -113,13 +113,13 @@ def test_a_worker_killed_while_it_builds_a_new_index_at(shared_world: World, poi
     session, model = f"anew-{point}", Model()
     jobs = []
     for number in range(3):
-        many = {f"docs/{each}.md": f"# {number} {each}\n" for each in range(BATCHES_FILES if number == 2 else 2)}
+        many = {f"docs/{each}.md": f"# {number} {each}\n" for each in range(5)}
         model.snapshot(many, reindex=number > 0)
         jobs.append(shared_world.snapshot(session, model.files, reindex=number > 0))
         if number < 2:
             shared_world.deliver(jobs[-1]).join()
     for times in (1, 2) if point in ("before_fill", "in_fill_before_its_end", "after_fill", "in_collect") else (1,):
-        assert killed(shared_world.deliver(jobs[-1], fault=f"{point}:{times}", STRATA_PREPARE_WORKERS="1"))
+        assert killed(shared_world.deliver(jobs[-1], fault=f"{point}:{times}", **TWO_BATCHES))
         shared_world.let_the_lease_end(session)
     shared_world.finish(session, jobs)
     shared_world.check(session, jobs, model.files)

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -102,6 +102,10 @@ class Model:
         assert self.before is not None
         self.files, self.before = self.before, self.files
 
+    @property
+    def hashes(self) -> dict[str, str]:
+        return {path: blob_sha_of(content.encode()) for path, content in self.files.items()}
+
 
 @dataclass
 class Calls:
@@ -192,13 +196,16 @@ class World:
 
     def files(self, session_id: str) -> dict[str, str]:
         """What the live index says that it holds: hashes by path."""
-        return dict(
-            self._rows(
-                "SELECT m.path, m.blob_sha FROM rag_sessions AS s JOIN rag_session_chunk_map AS m"
-                " ON m.index_id = s.active_index_id WHERE s.session_id = %s",
-                session_id,
-            )
+        return self.applied(session_id)[1]
+
+    def applied(self, session_id: str) -> tuple[int, dict[str, str]]:
+        """The place of the job that was applied last, and what the live index then says that it holds."""
+        rows = self._rows(
+            "SELECT s.applied_seq, m.path, m.blob_sha FROM rag_sessions AS s LEFT JOIN rag_session_chunk_map AS m"
+            " ON m.index_id = s.active_index_id WHERE s.session_id = %s",
+            session_id,
         )
+        return rows[0][0], {path: blob_sha for _, path, blob_sha in rows if path is not None}
 
     def indexes(self, session_id: str) -> int:
         ((count,),) = self._rows("SELECT count(*) FROM rag_indexes WHERE session_id = %s", session_id)
@@ -244,10 +251,14 @@ class World:
         """Whoever held the lock may be followed."""
         time.sleep(_leased_s(self.order(session_id)))
 
-    def check(self, session_id: str, jobs: Sequence[Job], files: Files) -> None:
+    def check(
+        self, session_id: str, jobs: Sequence[Job], files: Files, *, cancelled: Collection[str] = frozenset()
+    ) -> None:
         """The index is what the jobs in their order give, every job has ended once, and the lock is free."""
         ended = [self.job(job) for job in jobs]
-        assert [(job.status, job.error_message) for job in ended] == [(JobStatus.DONE, None)] * len(jobs)
+        assert [(job.status, job.error_message) for job in ended] == [
+            (JobStatus.CANCELLED if job.job_id in cancelled else JobStatus.DONE, None) for job in jobs
+        ]
         assert sorted(job.seq or 0 for job in ended) == list(range(1, len(jobs) + 1))
         for job in ended:
             events = bootstrap.job_store().events_after(job.job_id, 0)
@@ -264,8 +275,8 @@ class World:
         item = bootstrap._jobs_table().get({"pk": f"session#{session_id}", "sk": "order"})
         assert item is not None
         assert "list_name" not in item
-        assert self.generation(session_id) == len(jobs)
-        assert self.files(session_id) == {path: blob_sha_of(content.encode()) for path, content in files.items()}
+        assert self.generation(session_id) == len(jobs) - len(cancelled)
+        assert self.files(session_id) == Model(dict(files)).hashes
         assert self.indexes(session_id) <= 2  # the live one and the one before
         assert self.chunks(session_id) == self.reference(f"{session_id}.reference", files)
 
