@@ -21,7 +21,7 @@ from strata.retrieval.analyser import analyse
 from strata.retrieval.bm25 import K1, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import RANK_CONSTANT
-from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS
+from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS, FIRST_SHARE
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -144,14 +144,15 @@ class MemorySearch:
         )
 
     def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
-        """The best chunks, no more of a file than `FILE_ROWS` while other files have some."""
+        """The first share of the best chunks, then those of files that have few among them before others."""
         of_file: Counter[str] = Counter()
         within: list[int] = []
         beyond: list[int] = []
-        for chunk in sorted(scores, key=lambda chunk: (-scores[chunk], chunk)):
+        for place, chunk in enumerate(sorted(scores, key=lambda chunk: (-scores[chunk], chunk))):
             path = self.chunks[chunk].path
             of_file[path] += 1
-            (within if of_file[path] <= FILE_ROWS else beyond).append(chunk)
+            first = place < int(FIRST_SHARE * count)
+            (within if first or of_file[path] <= FILE_ROWS else beyond).append(chunk)
         return sorted([*within, *beyond][:count], key=lambda chunk: (-scores[chunk], chunk))
 
     def _covered(self, layers: Sequence[Layer]) -> NDArray[np.bool_]:

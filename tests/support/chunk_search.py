@@ -21,7 +21,7 @@ from strata.ports import SearchRequest
 from strata.retrieval.bm25 import idf, scores
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import reciprocal_rank_fusion
-from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS
+from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS, FIRST_SHARE
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,14 @@ class FakeChunkSearch:
         fused = dict(reciprocal_rank_fusion([dense, lexical, exact], weights=weights))
         best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
         rows_so_far = [[allowed[other].chunk.path for other in best[: place + 1]] for place in range(len(best))]
+        rows = max(request.rows, question.limit)
         held_back = {
-            chunk_id for chunk_id, paths in zip(best, rows_so_far, strict=True) if paths.count(paths[-1]) > FILE_ROWS
+            chunk_id
+            for place, (chunk_id, paths) in enumerate(zip(best, rows_so_far, strict=True))
+            if place >= int(FIRST_SHARE * rows) and paths.count(paths[-1]) > FILE_ROWS
         }
         best.sort(key=lambda chunk_id: (tier[chunk_id], chunk_id in held_back))
-        best = best[: max(request.rows, question.limit)]
+        best = best[:rows]
         best.sort(key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
         return Retrieved(
             candidates=tuple(

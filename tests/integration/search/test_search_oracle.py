@@ -71,18 +71,20 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@pytest.fixture(autouse=True, params=[(2_000, 10, 4), (40, 3, 1), (1, 20, 2)], ids="first draw of {0[0]} rows".format)
+@pytest.fixture(
+    autouse=True, params=[(2_000, 10, 0.7), (40, 3, 0.0), (1, 20, 0.3)], ids="first draw of {0[0]} rows".format
+)
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first draw looks up every term of the question, some, or one.
 
-    All its words are looked for in whole files, or some; few rows of a file come before those of others.
+    All its words are looked for in whole files, or some; files give way to others from the start, or later.
     """
-    first_draw_rows, covered_terms, file_rows = request.param
+    first_draw_rows, covered_terms, first_share = request.param
     monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw_rows)
     monkeypatch.setattr(statements, "COVERED_TERMS", covered_terms)
     monkeypatch.setattr(chunk_search, "COVERED_TERMS", covered_terms)
-    monkeypatch.setattr(statements, "FILE_ROWS", file_rows)
-    monkeypatch.setattr(chunk_search, "FILE_ROWS", file_rows)
+    monkeypatch.setattr(statements, "FIRST_SHARE", first_share)
+    monkeypatch.setattr(chunk_search, "FIRST_SHARE", first_share)
 
 
 @pytest.fixture

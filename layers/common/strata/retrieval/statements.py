@@ -33,8 +33,9 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
-FILE_ROWS = 4
-"""Rows of one file that are returned while other files have rows: whoever ranks anew can't take what is not there."""
+FIRST_SHARE, FILE_ROWS = 0.7, 2
+"""Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
+way to others: whoever ranks anew can't take what is not there."""
 COVERED_TERMS = 10
 """Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
@@ -364,9 +365,11 @@ scored AS (
 ),
 fused AS (
     SELECT * FROM (
-        SELECT *, row_number() OVER (PARTITION BY path ORDER BY score DESC, chunk_id) AS row_of_file FROM scored
+        SELECT *, row_number() OVER (ORDER BY {preferred_first} score DESC, chunk_id) AS place,
+               row_number() OVER (PARTITION BY path ORDER BY score DESC, chunk_id) AS row_of_file
+        FROM scored
     ) AS numbered
-    ORDER BY {preferred_first} row_of_file > {file_rows}, score DESC, chunk_id
+    ORDER BY {preferred_first} place > %(first_rows)s AND row_of_file > {file_rows}, score DESC, chunk_id
     LIMIT %(rows)s
 ){file_coverage}
 SELECT {columns}
@@ -480,6 +483,7 @@ def search_statement(request: SearchRequest) -> Statement:
         term_space=sql.Literal(TERM_SPACE),
     )
     names = request.names if request.terms else Names()
+    rows = max(request.rows, question.limit)
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
@@ -505,8 +509,9 @@ def search_statement(request: SearchRequest) -> Statement:
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
         "terms": list(request.terms),
-        "depth": max(request.depth, request.rows, question.limit),
-        "rows": max(request.rows, question.limit),
+        "depth": max(request.depth, rows),
+        "rows": rows,
+        "first_rows": int(FIRST_SHARE * rows),
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
         "exact_weight": request.exact_weight,
