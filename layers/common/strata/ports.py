@@ -446,6 +446,7 @@ class JobStore(Protocol):
     def finish(self, job: Job, lease: Lease) -> None:
         """The job's end (`done`, `error`, `cancelled`) and `done_seq`, together, guarded by the fence.
 
+        A failed job whose cancel was asked for ends as `cancelled`: see `Job.ending`.
         Raises `LockLost` when the fence is no longer the present one.
         """
         ...

@@ -470,6 +470,35 @@ def test_a_cancel_outlives_its_worker(kit: Kit) -> None:
         kit.jobs.begin_commit(accepted.job_id, later)
 
 
+@pytest.mark.parametrize(
+    ("committing", "end", "expected"),
+    [
+        pytest.param(False, JobStatus.ERROR, JobStatus.CANCELLED, id="what made it fail does not matter"),
+        pytest.param(False, JobStatus.CANCELLED, JobStatus.CANCELLED, id="its worker obeyed"),
+        pytest.param(True, JobStatus.ERROR, JobStatus.ERROR, id="refused: it was being committed"),
+        pytest.param(True, JobStatus.DONE, JobStatus.DONE, id="refused: it was committed"),
+    ],
+)
+def test_a_job_that_was_cancelled_ends_as_cancelled(
+    kit: Kit, committing: bool, end: JobStatus, expected: JobStatus
+) -> None:
+    accepted, lease = kit.accepted(1), kit.held()
+    started = kit.jobs.start(accepted.job_id, lease)
+    if committing:
+        kit.jobs.begin_commit(accepted.job_id, lease)
+        with pytest.raises(JobNotChangeable):
+            kit.jobs.cancel(accepted.job_id)
+    else:
+        kit.jobs.cancel(accepted.job_id)
+    told = {"error_code": "worker_lost", "error_message": "Lost."} if end is JobStatus.ERROR else {}
+    kit.jobs.finish(replace(started, status=end, **told), lease)
+    found = kit.jobs.get(accepted.job_id)
+    assert found is not None
+    assert (found.status, found.error_code is not None) == (expected, expected is JobStatus.ERROR)
+    assert [listed.job_id for listed in kit.jobs.failed("acme")] == [job_id(1)] * (expected is JobStatus.ERROR)
+    assert [event.name for event in kit.jobs.events_after(accepted.job_id, 0)][-1] == "terminal"
+
+
 def test_a_hand_over_takes_its_start_back(kit: Kit) -> None:
     accepted, lease = kit.accepted(1), kit.held()
     kit.jobs.start(accepted.job_id, lease)

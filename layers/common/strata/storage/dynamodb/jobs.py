@@ -394,16 +394,9 @@ class DynamoJobStore:
         return order
 
     def _ending(self, job: Job, stored: Job) -> Sequence[Write]:
-        ended = replace(
-            job,
-            seq=stored.seq,
-            starts=stored.starts,
-            cancel_requested=stored.cancel_requested,
-            committing=stored.committing,
-        )
         last = self._last_event(job.job_id)
         terminal = JobEvent(seq=1 if last is None else last.seq + 1, name=TERMINAL, data={})
-        return self._job_update(ended, *_unchanged(stored)), self._event(job.job_id, terminal)
+        return self._job_update(stored.ending(job), *_unchanged(stored)), self._event(job.job_id, terminal)
 
     def _job_update(self, job: Job, condition: str, values: Mapping[str, Any]) -> Write:
         """The job's item as a whole."""
