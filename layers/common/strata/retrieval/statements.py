@@ -33,6 +33,11 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
+FIRST_SHARE, FILE_ROWS = 0.7, 2
+"""Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
+way to others: whoever ranks anew can't take what is not there."""
+COVERED_TERMS = 10
+"""Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
 SEEDS = 10
@@ -64,7 +69,7 @@ class Statement:
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
     "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
-    "prefer_bonus", "test_penalty",
+    "prefer_bonus", "test_penalty", "file_coverage",
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
@@ -127,7 +132,7 @@ dense AS (
 
 _NO_DENSE = sql.SQL("""
 dense AS (
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, 0 AS prefer_bonus, 0 AS test_penalty,
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
 )""")
@@ -147,7 +152,7 @@ covered AS MATERIALIZED (
 asked AS MATERIALIZED (
     SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
            sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
-           row_number() OVER (ORDER BY df, term_id) AS place
+           row_number() OVER (ORDER BY df, term_id) AS place, rank() OVER (ORDER BY df) AS rarity
     FROM (
         SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
@@ -200,7 +205,7 @@ lexical AS (
 
 _NO_LEXICAL = sql.SQL("""
 lexical AS (
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
 )""")
@@ -214,7 +219,7 @@ named AS MATERIALIZED (
 ),
 looked_at AS (
     SELECT * FROM (
-        SELECT chosen.chunk_id, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
+        SELECT chosen.chunk_id, chosen.path, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
                chosen.names_held + ({phrases_held}) AS mentions,
                (lower(wide.path) = ANY (%(lower_names)s::text[])
                 OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
@@ -252,7 +257,8 @@ _HOLDS_THE_PHRASE = sql.SQL(
 )
 _NO_EXACT = sql.SQL("""
 exact AS (
-    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
+    WHERE false
 )""")
 
 # Neighbours of the best rows over the links of their files: where the names in their lines are defined, and the lines
@@ -292,21 +298,22 @@ other_ends AS MATERIALIZED (
 structural AS (
     SELECT neighbours.*, row_number() OVER (ORDER BY strength DESC, chunk_id) AS rank
     FROM (
-        SELECT chunk_id, prefer_bonus, test_penalty, sum(score) AS strength
+        SELECT chunk_id, path, prefer_bonus, test_penalty, sum(score) AS strength
         FROM (
             SELECT DISTINCT chunk.chunk_id, other_ends.seed, other_ends.score, {preferences}
             FROM other_ends JOIN rag_chunks AS chunk
                 ON chunk.path = other_ends.path AND other_ends.line BETWEEN chunk.span_start AND chunk.span_end
             WHERE {allowed} AND chunk.chunk_id <> other_ends.seed
         ) AS led_to
-        GROUP BY chunk_id, prefer_bonus, test_penalty
+        GROUP BY chunk_id, path, prefer_bonus, test_penalty
         ORDER BY {preferred_first} strength DESC, chunk_id
         LIMIT %(depth)s
     ) AS neighbours
 )""")
 _NO_STRUCTURAL = sql.SQL("""
 structural AS (
-    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
+    WHERE false
 )""")
 
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
@@ -319,10 +326,29 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
+# The rows of each file by its path, once; OFFSET keeps the words out of that look-up.
+_FILE_COVERAGE = sql.SQL(""",
+rarest AS MATERIALIZED (
+    SELECT array_agg(key) AS keys, sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
+),
+covered_files AS MATERIALIZED (
+    SELECT held.path AS covered_path, sum(asked.idf) / (SELECT idf FROM rarest) AS file_coverage
+    FROM (
+        SELECT DISTINCT file.path, asked.key
+        FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN LATERAL (
+            SELECT chunk.term_keys FROM rag_chunk_terms AS chunk
+            WHERE chunk.path = file.path AND chunk.term_keys && (SELECT keys FROM rarest) AND {allowed}
+            OFFSET 0
+        ) AS row_of_file JOIN asked ON asked.rarity <= {covered_terms} AND asked.key = ANY (row_of_file.term_keys)
+    ) AS held JOIN asked USING (key)
+    GROUP BY held.path
+)""")
+
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
-fused AS (
-    SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+scored AS (
+    SELECT chunk_id, coalesce(dense.path, lexical.path, exact.path, structural.path) AS path,
+           dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
            exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
            + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
@@ -336,18 +362,26 @@ fused AS (
            ) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
         FULL JOIN structural USING (chunk_id)
-    ORDER BY {preferred_first} score DESC, chunk_id
+),
+fused AS (
+    SELECT * FROM (
+        SELECT *, row_number() OVER (ORDER BY {preferred_first} score DESC, chunk_id) AS place,
+               row_number() OVER (PARTITION BY path ORDER BY score DESC, chunk_id) AS row_of_file
+        FROM scored
+    ) AS numbered
+    ORDER BY {preferred_first} place > %(first_rows)s AND row_of_file > {file_rows}, score DESC, chunk_id
     LIMIT %(rows)s
-)
+){file_coverage}
 SELECT {columns}
 FROM session LEFT JOIN (
     SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
            fused.structural_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            {explained}
+           {covered} AS file_coverage,
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
-           path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
+           wide.path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_coverage} {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
@@ -388,7 +422,7 @@ FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
-           NULL::text[] AS session_principals,
+           NULL::text[] AS session_principals, NULL::float8 AS file_coverage,
            NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
@@ -449,6 +483,7 @@ def search_statement(request: SearchRequest) -> Statement:
         term_space=sql.Literal(TERM_SPACE),
     )
     names = request.names if request.terms else Names()
+    rows = max(request.rows, question.limit)
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
@@ -460,6 +495,8 @@ def search_statement(request: SearchRequest) -> Statement:
         structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
+        file_rows=sql.Literal(FILE_ROWS),
+        **_file_coverage(request, allowed),
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
         bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
@@ -472,8 +509,9 @@ def search_statement(request: SearchRequest) -> Statement:
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
         "terms": list(request.terms),
-        "depth": max(request.depth, request.rows, question.limit),
-        "rows": max(request.rows, question.limit),
+        "depth": max(request.depth, rows),
+        "rows": rows,
+        "first_rows": int(FIRST_SHARE * rows),
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
         "exact_weight": request.exact_weight,
@@ -481,6 +519,16 @@ def search_statement(request: SearchRequest) -> Statement:
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _file_coverage(request: SearchRequest, allowed: sql.Composable) -> dict[str, sql.Composable]:
+    if not request.terms:
+        return {"file_coverage": sql.SQL(""), "joined_coverage": sql.SQL(""), "covered": sql.SQL("NULL::float8")}
+    return {
+        "file_coverage": _FILE_COVERAGE.format(allowed=allowed, covered_terms=sql.Literal(COVERED_TERMS)),
+        "joined_coverage": sql.SQL("LEFT JOIN covered_files ON covered_path = fused.path"),
+        "covered": sql.SQL("coalesce(covered_files.file_coverage, 0)"),
+    }
 
 
 def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
@@ -609,9 +657,9 @@ def _allowed(filter: Filter) -> sql.Composable:
 
 
 def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
-    """The two columns, and what goes before the score in ORDER BY."""
+    """The columns of a list's row that depend on its path, and what goes before the score in ORDER BY."""
     preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
-    columns = sql.SQL("{bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
+    columns = sql.SQL("chunk.path, {bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
         bonus=sql.SQL("(chunk.path LIKE ANY (%(preferred)s::text[]))::int") if preferred else sql.SQL("0"),
         penalty=sql.SQL("(chunk.path ~ %(test_path)s)::int") if filter.prefer_non_tests else sql.SQL("0"),
     )
