@@ -26,6 +26,7 @@ from strata.model.access import Identity
 from strata.model.asking import Question
 from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Embedder, ObjectStore, SessionStore
+from strata.retrieval.features import FeatureReranker
 from strata.retrieval.retrieve import Retriever
 from strata.settings.model import AnsweringSettings, IndexingSettings
 from strata.storage.postgres.cache import PostgresBlobCache
@@ -148,7 +149,12 @@ def workbench(embedder: Embedder) -> Iterator[Workbench]:
                     embedder=embedder,
                     settings=IndexingSettings(),
                 ),
-                retriever=Retriever(search=search, embedder=embedder, depth=AnsweringSettings().retrieval_depth),
+                retriever=Retriever(
+                    search=search,
+                    embedder=embedder,
+                    depth=AnsweringSettings().retrieval_depth,
+                    reranker=FeatureReranker(languages=embedder.languages),
+                ),
                 search=search,
                 sessions=sessions,
                 cache=cache,
