@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
     parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
     parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
+    parser.add_argument("--bulk", action="store_true", help="scale: write the rows by COPY, for very many")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return parser
 
@@ -85,7 +86,14 @@ def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: arg
     if options.what == "scale":
         sizes = [int(size) for size in options.sizes.split(",")]
         return run_scale(
-            bench, corpus, bench.indexer.embedder, sizes=sizes, sessions=options.sessions, churn=options.churn, say=_say
+            bench,
+            corpus,
+            bench.indexer.embedder,
+            sizes=sizes,
+            sessions=options.sessions,
+            churn=options.churn,
+            bulk=options.bulk,
+            say=_say,
         )
     if options.what == "query" and options.chunks:
         chunks = read_chunks(options.chunks)

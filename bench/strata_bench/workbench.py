@@ -59,6 +59,7 @@ class Workbench:
     objects: ObjectStore
     query_url: str
     index_url: str
+    owner_url: str
     postgres_pid: int
     session: str = SESSION
     jobs: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -161,6 +162,7 @@ def workbench(embedder: Embedder) -> Iterator[Workbench]:
                 objects=objects,
                 query_url=urls.query,
                 index_url=urls.index,
+                owner_url=urls.owner,
                 postgres_pid=int(next(folder.rglob("postmaster.pid")).read_text().split()[0]),
             )
             index.close()

@@ -207,10 +207,14 @@ lexical AS (
 
 # What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
+# A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
-    SELECT array_agg((%(index_id)s::bigint << 32) | term_id) AS keys
-    FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
+    SELECT array_agg(key) FILTER (WHERE term = ANY (%(name_terms)s::text[])) AS keys{phrase_keys}
+    FROM (
+        SELECT term, (%(index_id)s::bigint << 32) | term_id AS key
+        FROM rag_terms WHERE term = ANY (%(name_terms)s::text[]{phrase_terms})
+    ) AS words
 ),
 looked_at AS (
     SELECT * FROM (
@@ -223,7 +227,7 @@ looked_at AS (
                 OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
                ) AS definition
         FROM (
-            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
                    (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
                        AS names_held
             FROM rag_chunk_terms AS chunk
@@ -232,6 +236,7 @@ looked_at AS (
             LIMIT {looked_at}
         ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
         WHERE {readable}
+        OFFSET 0
     ) AS matching
     WHERE mentions > 0
     ORDER BY {preferred_first} definition DESC, mentions DESC, bm25 DESC, chunk_id
@@ -242,14 +247,13 @@ exact AS (
 )""")
 _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
-_HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
-    SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
-               array_agg((%(index_id)s::bigint << 32) | term_id) END
-    FROM rag_terms WHERE term = ANY ({terms}::text[])
-)""")
-_HOLDS_THE_PHRASE = sql.SQL(
-    "(position({text} in lower(regexp_replace(wide.content, '[[:space:]]+', ' ', 'g'))) > 0)::int"
-)
+_PHRASE_KEYS = sql.SQL(""",
+        CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
+            array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
+_HOLDS_THE_WORDS = sql.SQL("{row}.term_keys @> (SELECT {name} FROM named)")
+_HOLDS_THE_PHRASE = sql.SQL("""coalesce(({words_held} AND position({text} in lower(
+    regexp_replace(wide.content, '[[:space:]]+', ' ', 'g')
+)) > 0)::int, 0)""")
 _NO_EXACT = sql.SQL("""
 exact AS (
     SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
@@ -491,15 +495,25 @@ def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.
 def _exact(
     request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
 ) -> sql.Composable:
-    numbers = range(len(request.names.phrases))
-    found: list[sql.Composable] = []
-    for number in numbers:
-        found.append(_HOLDS_THE_WORDS.format(terms=sql.Placeholder(f"phrase_terms_{number}")))
-    held = [_HOLDS_THE_PHRASE.format(text=sql.Placeholder(f"phrase_{number}")) for number in numbers]
+    phrases = [
+        {
+            "text": sql.Placeholder(f"phrase_{number}"),
+            "terms": sql.Placeholder(f"phrase_terms_{number}"),
+            "name": sql.Identifier(f"phrase_{number}"),
+        }
+        for number in range(len(request.names.phrases))
+    ]
+    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(row=sql.SQL("chunk"), **phrase) for phrase in phrases]
+    held = [
+        _HOLDS_THE_PHRASE.format(words_held=_HOLDS_THE_WORDS.format(row=sql.SQL("chosen"), **phrase), **phrase)
+        for phrase in phrases
+    ]
     if request.names.names:
         found.append(_HOLDS_A_NAME)
     return _EXACT.format(
         found=sql.SQL(" OR ").join(found),
+        phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
+        phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
         phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
         preferences=preferences,
         allowed=allowed,
