@@ -15,6 +15,7 @@ from strata.ports import Embedder
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
 from strata_bench.given import commit_chunks, read_chunks
 from strata_bench.index import run_growth, run_index
+from strata_bench.plotting import growth_svg
 from strata_bench.query import run_query
 from strata_bench.scale import run_scale
 from strata_bench.vectors import StoredVectors
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (StrataError, LocalCloudError) as error:
         _say(str(error))
         return 2
+    if options.what == "scale" and options.plot:
+        options.plot.write_text(growth_svg(found), encoding="utf-8")
     found = {"embedder": embedder.model_id, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), **found}
     print(json.dumps(found, indent=None if options.json else 2))
     return 0
@@ -68,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
     parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
     parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
+    parser.add_argument("--plot", type=Path, help="scale: draw the growth into this SVG file")
     parser.add_argument("--bulk", action="store_true", help="scale: write the rows by COPY, for very many")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return parser

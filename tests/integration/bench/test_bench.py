@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -87,7 +88,10 @@ def test_given_chunks_are_asked_as_one_layer(corpus: Path, capsys: pytest.Captur
 @pytest.mark.parametrize("way", [[], ["--bulk"]], ids=["commits", "copy"])
 def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFixture[str], way: list[str]) -> None:
     arguments = ["scale", "--data", str(corpus), "--embedder", "hashed", "--json", *way]
-    assert main([*arguments, "--sizes", "100,1200", "--sessions", "2", "--churn", "3"]) == 0
+    picture = corpus / "growth.svg"
+    sizes = ["--sizes", "100,1200", "--sessions", "2", "--churn", "3", "--plot", str(picture)]
+    assert main([*arguments, *sizes]) == 0
+    assert ElementTree.fromstring(picture.read_text()).tag.endswith("svg")
     found = json.loads(capsys.readouterr().out)
     small, large = found["sizes"]
     assert 100 <= small["rows"] < 200
