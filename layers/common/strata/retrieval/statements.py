@@ -68,7 +68,7 @@ CANDIDATE_COLUMNS = (
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
-SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
+SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved", "has_cells")
 """Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
 
 # The request's model must be the index's: otherwise `index_id` is NULL and nothing is compared with vectors of another
@@ -78,6 +78,7 @@ session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
         SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
+               i.nearest_rows IS NOT NULL AS has_cells,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
                coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved
@@ -87,15 +88,30 @@ session AS MATERIALIZED (
     ) AS found
 )""")
 
-# By the cells (IVFFlat's lists) where the index has them and the search may find many rows, else every allowed row is
-# looked at. The cells name rows; their distances are computed here, exactly, and the filter is applied once more. The
-# search of the cells gives up when too few of the rows that it meets are allowed: a short list is drawn from all rows.
-_DENSE = sql.SQL("""
+# Every allowed row is looked at, unless the cells (below) have brought enough.
+_DENSE = sql.SQL("""{cells}
+dense AS (
+    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
+    FROM (
+        {from_cells} (
+            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+            FROM rag_chunk_vectors AS chunk
+            WHERE {unless_from_cells} {allowed}
+            ORDER BY {preferred_first} distance, chunk_id
+            LIMIT %(depth)s
+        )
+    ) AS nearest
+)""")
+
+# By the cells (IVFFlat's lists) where the index has them and the search may find many rows. The cells name rows; their
+# distances are computed here, exactly, and the filter is applied once more. The search of the cells gives up when too
+# few of the rows that it meets are allowed: a short list is drawn from all rows.
+_CELLS = sql.SQL("""
 nearest_plan AS MATERIALIZED (
-    SELECT coalesce({by_cells} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+    SELECT coalesce(nearest_rows IS NOT NULL AND allowed_share >= {least_share}
                     AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
     FROM session CROSS JOIN LATERAL (
-        SELECT CASE WHEN {by_cells} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+        SELECT CASE WHEN session.nearest_rows IS NOT NULL THEN strata_allowed_share(
             session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
         ) END AS allowed_share
     ) AS sampled
@@ -110,20 +126,9 @@ by_cells AS MATERIALIZED (
     WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
     ORDER BY distance, chunk_id
     LIMIT %(depth)s
-),
-dense AS (
-    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
-    FROM (
-        SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells)
-        UNION ALL (
-            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
-            FROM rag_chunk_vectors AS chunk
-            WHERE (SELECT count(*) < %(depth)s FROM by_cells) AND {allowed}
-            ORDER BY {preferred_first} distance, chunk_id
-            LIMIT %(depth)s
-        )
-    ) AS nearest
-)""")
+),""")
+_FROM_CELLS = sql.SQL("SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells) UNION ALL")
+_UNLESS_FROM_CELLS = sql.SQL("(SELECT count(*) < %(depth)s FROM by_cells) AND")
 
 _NO_DENSE = sql.SQL("""
 dense AS (
@@ -422,8 +427,10 @@ JOIN rag_blob_cache AS cached USING (blob_id)
 """)
 
 
-def search_statement(request: SearchRequest) -> Statement:
+def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement:
     """The search: at most `rows` rows, best first, and never fewer than the question's limit.
+
+    Without `cells` every row is looked at: for an index that has none the statement is planned faster so.
 
     Where preferences are asked for, the lists of `depth` rows are drawn in the same order as the result (first
     everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
@@ -433,13 +440,21 @@ def search_statement(request: SearchRequest) -> Statement:
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
     counted_in_index = _in_index("counted")
+    by_cells = cells and request.approximate and not has_preferences(filter)
     dense = _DENSE.format(
+        cells=_CELLS.format(
+            preferences=preferences,
+            allowed=allowed,
+            least_share=sql.Literal(NEAREST_LEAST_SHARE),
+            least_rows=sql.Literal(NEAREST_LEAST_ROWS),
+        )
+        if by_cells
+        else sql.SQL(""),
+        from_cells=_FROM_CELLS if by_cells else sql.SQL(""),
+        unless_from_cells=_UNLESS_FROM_CELLS if by_cells else sql.SQL(""),
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
-        by_cells=sql.Literal(request.approximate and not has_preferences(filter)),
-        least_share=sql.Literal(NEAREST_LEAST_SHARE),
-        least_rows=sql.Literal(NEAREST_LEAST_ROWS),
     )
     lexical = _LEXICAL.format(
         preferences=preferences,
