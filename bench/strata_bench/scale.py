@@ -64,7 +64,9 @@ def run_scale(
         if size == max(sizes):
             one.churn(churn)
         say(f"{rows} chunks in one session")
-        grown.append({"rows": rows, "grow_s": round(seconds, 1), **_measured(bench, embedder, "one", questions, lines)})
+        measured = _measured(bench, embedder, "one", questions, lines)
+        say(f"p50 {measured['p50_ms']} ms, p95 {measured['p95_ms']} ms")
+        grown.append({"rows": rows, "grow_s": round(seconds, 1), **measured})
     many = None
     if sessions:
         for number in range(sessions):
