@@ -236,7 +236,9 @@ def _exact(
         if not (name_terms & terms or any(set(phrase.terms) <= terms for phrase in request.names.phrases)):
             continue
         text = " ".join(chunk.content.split()).lower()
-        held = len(name_terms & terms) + sum(phrase.text.lower() in text for phrase in request.names.phrases)
+        held = len(name_terms & terms) + sum(
+            set(phrase.terms) <= terms and phrase.text.lower() in text for phrase in request.names.phrases
+        )
         path, title, qualified = (
             value.lower() for value in (chunk.path, chunk.title, str(row.metadata.get("qualified_name", "")))
         )

@@ -86,6 +86,7 @@ def analyse(text: str) -> list[str]:
     return terms
 
 
+@lru_cache(maxsize=64)  # the search and the reranker ask for the same ones
 def query_terms(text: str) -> tuple[str, ...]:
     """The distinct terms of a question in order of first appearance, without stop words if there are other words.
 

@@ -73,7 +73,7 @@ CANDIDATE_COLUMNS = (
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
-SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
+SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved", "has_cells")
 """Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
 
 # The request's model must be the index's: otherwise `index_id` is NULL and nothing is compared with vectors of another
@@ -83,6 +83,7 @@ session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
         SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
+               i.nearest_rows IS NOT NULL AS has_cells,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
                coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved
@@ -92,15 +93,30 @@ session AS MATERIALIZED (
     ) AS found
 )""")
 
-# By the cells (IVFFlat's lists) where the index has them and the search may find many rows, else every allowed row is
-# looked at. The cells name rows; their distances are computed here, exactly, and the filter is applied once more. The
-# search of the cells gives up when too few of the rows that it meets are allowed: a short list is drawn from all rows.
-_DENSE = sql.SQL("""
+# Every allowed row is looked at, unless the cells (below) have brought enough.
+_DENSE = sql.SQL("""{cells}
+dense AS (
+    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
+    FROM (
+        {from_cells} (
+            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+            FROM rag_chunk_vectors AS chunk
+            WHERE {unless_from_cells} {allowed}
+            ORDER BY {preferred_first} distance, chunk_id
+            LIMIT %(depth)s
+        )
+    ) AS nearest
+)""")
+
+# By the cells (IVFFlat's lists) where the index has them and the search may find many rows. The cells name rows; their
+# distances are computed here, exactly, and the filter is applied once more. The search of the cells gives up when too
+# few of the rows that it meets are allowed: a short list is drawn from all rows.
+_CELLS = sql.SQL("""
 nearest_plan AS MATERIALIZED (
-    SELECT coalesce({by_cells} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+    SELECT coalesce(nearest_rows IS NOT NULL AND allowed_share >= {least_share}
                     AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
     FROM session CROSS JOIN LATERAL (
-        SELECT CASE WHEN {by_cells} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+        SELECT CASE WHEN session.nearest_rows IS NOT NULL THEN strata_allowed_share(
             session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
         ) END AS allowed_share
     ) AS sampled
@@ -115,20 +131,9 @@ by_cells AS MATERIALIZED (
     WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
     ORDER BY distance, chunk_id
     LIMIT %(depth)s
-),
-dense AS (
-    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
-    FROM (
-        SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells)
-        UNION ALL (
-            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
-            FROM rag_chunk_vectors AS chunk
-            WHERE (SELECT count(*) < %(depth)s FROM by_cells) AND {allowed}
-            ORDER BY {preferred_first} distance, chunk_id
-            LIMIT %(depth)s
-        )
-    ) AS nearest
-)""")
+),""")
+_FROM_CELLS = sql.SQL("SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells) UNION ALL")
+_UNLESS_FROM_CELLS = sql.SQL("(SELECT count(*) < %(depth)s FROM by_cells) AND")
 
 _NO_DENSE = sql.SQL("""
 dense AS (
@@ -212,10 +217,14 @@ lexical AS (
 
 # What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
+# A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
-    SELECT array_agg((%(index_id)s::bigint << 32) | term_id) AS keys
-    FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
+    SELECT array_agg(key) FILTER (WHERE term = ANY (%(name_terms)s::text[])) AS keys{phrase_keys}
+    FROM (
+        SELECT term, (%(index_id)s::bigint << 32) | term_id AS key
+        FROM rag_terms WHERE term = ANY (%(name_terms)s::text[]{phrase_terms})
+    ) AS words
 ),
 looked_at AS (
     SELECT * FROM (
@@ -228,7 +237,7 @@ looked_at AS (
                 OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
                ) AS definition
         FROM (
-            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
                    (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
                        AS names_held
             FROM rag_chunk_terms AS chunk
@@ -237,6 +246,7 @@ looked_at AS (
             LIMIT {looked_at}
         ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
         WHERE {readable}
+        OFFSET 0
     ) AS matching
     WHERE mentions > 0
     ORDER BY {preferred_first} definition DESC, mentions DESC, bm25 DESC, chunk_id
@@ -247,14 +257,13 @@ exact AS (
 )""")
 _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
-_HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
-    SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
-               array_agg((%(index_id)s::bigint << 32) | term_id) END
-    FROM rag_terms WHERE term = ANY ({terms}::text[])
-)""")
-_HOLDS_THE_PHRASE = sql.SQL(
-    "(position({text} in lower(regexp_replace(wide.content, '[[:space:]]+', ' ', 'g'))) > 0)::int"
-)
+_PHRASE_KEYS = sql.SQL(""",
+        CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
+            array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
+_HOLDS_THE_WORDS = sql.SQL("{row}.term_keys @> (SELECT {name} FROM named)")
+_HOLDS_THE_PHRASE = sql.SQL("""coalesce(({words_held} AND position({text} in lower(
+    regexp_replace(wide.content, '[[:space:]]+', ' ', 'g')
+)) > 0)::int, 0)""")
 _NO_EXACT = sql.SQL("""
 exact AS (
     SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
@@ -452,8 +461,10 @@ JOIN rag_blob_cache AS cached USING (blob_id)
 """)
 
 
-def search_statement(request: SearchRequest) -> Statement:
+def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement:
     """The search: at most `rows` rows, best first, and never fewer than the question's limit.
+
+    Without `cells` every row is looked at: for an index that has none the statement is planned faster so.
 
     Where preferences are asked for, the lists of `depth` rows are drawn in the same order as the result (first
     everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
@@ -463,13 +474,21 @@ def search_statement(request: SearchRequest) -> Statement:
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
     counted_in_index = _in_index("counted")
+    by_cells = cells and request.approximate and not has_preferences(filter)
     dense = _DENSE.format(
+        cells=_CELLS.format(
+            preferences=preferences,
+            allowed=allowed,
+            least_share=sql.Literal(NEAREST_LEAST_SHARE),
+            least_rows=sql.Literal(NEAREST_LEAST_ROWS),
+        )
+        if by_cells
+        else sql.SQL(""),
+        from_cells=_FROM_CELLS if by_cells else sql.SQL(""),
+        unless_from_cells=_UNLESS_FROM_CELLS if by_cells else sql.SQL(""),
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
-        by_cells=sql.Literal(request.approximate and not has_preferences(filter)),
-        least_share=sql.Literal(NEAREST_LEAST_SHARE),
-        least_rows=sql.Literal(NEAREST_LEAST_ROWS),
     )
     lexical = _LEXICAL.format(
         preferences=preferences,
@@ -539,15 +558,25 @@ def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.
 def _exact(
     request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
 ) -> sql.Composable:
-    numbers = range(len(request.names.phrases))
-    found: list[sql.Composable] = []
-    for number in numbers:
-        found.append(_HOLDS_THE_WORDS.format(terms=sql.Placeholder(f"phrase_terms_{number}")))
-    held = [_HOLDS_THE_PHRASE.format(text=sql.Placeholder(f"phrase_{number}")) for number in numbers]
+    phrases = [
+        {
+            "text": sql.Placeholder(f"phrase_{number}"),
+            "terms": sql.Placeholder(f"phrase_terms_{number}"),
+            "name": sql.Identifier(f"phrase_{number}"),
+        }
+        for number in range(len(request.names.phrases))
+    ]
+    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(row=sql.SQL("chunk"), **phrase) for phrase in phrases]
+    held = [
+        _HOLDS_THE_PHRASE.format(words_held=_HOLDS_THE_WORDS.format(row=sql.SQL("chosen"), **phrase), **phrase)
+        for phrase in phrases
+    ]
     if request.names.names:
         found.append(_HOLDS_A_NAME)
     return _EXACT.format(
         found=sql.SQL(" OR ").join(found),
+        phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
+        phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
         phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
         preferences=preferences,
         allowed=allowed,

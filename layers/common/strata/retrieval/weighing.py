@@ -9,6 +9,7 @@ here knows what the corpus is; what scores say is left to the reranker, which se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from strata.retrieval.languages import identifiers, known_share, language_shares
 
@@ -41,6 +42,7 @@ class QuestionShape:
     words: int
 
 
+@lru_cache(maxsize=64)  # the fusion and the reranker ask for the same one
 def shape_of(text: str, languages: frozenset[str]) -> QuestionShape:
     """The shape of a question for an embedder of these languages (none: an embedder that declares nothing).
 
