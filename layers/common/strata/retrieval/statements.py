@@ -335,18 +335,20 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
-# The rows of each file by its path, once; OFFSET keeps the words out of that look-up.
+# The rows of each file once, by the wide table's key, since no narrow one has an index of paths. OFFSET keeps the words
+# out of that look-up.
 _FILE_COVERAGE = sql.SQL(""",
 rarest AS MATERIALIZED (
-    SELECT array_agg(key) AS keys, sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
+    SELECT sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
 ),
 covered_files AS MATERIALIZED (
     SELECT held.path AS covered_path, sum(asked.idf) / (SELECT idf FROM rarest) AS file_coverage
     FROM (
         SELECT DISTINCT file.path, asked.key
         FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN LATERAL (
-            SELECT chunk.term_keys FROM rag_chunk_terms AS chunk
-            WHERE chunk.path = file.path AND chunk.term_keys && (SELECT keys FROM rarest) AND {allowed}
+            SELECT chunk.term_keys
+            FROM rag_chunks AS wide JOIN rag_chunk_terms AS chunk USING (index_id, chunk_id)
+            WHERE wide.index_id = %(index_id)s::bigint AND wide.path = file.path AND {allowed}
             OFFSET 0
         ) AS row_of_file JOIN asked ON asked.rarity <= {covered_terms} AND asked.key = ANY (row_of_file.term_keys)
     ) AS held JOIN asked USING (key)
