@@ -255,6 +255,9 @@ class FakeSessionStore:
             index.chunks |= {path: blob.chunks for path, blob in prepared.items()}
             return sum(len(blob.chunks) for blob in prepared.values())
 
+    def in_new_process(self) -> FakeSessionStore:
+        return self
+
     def flip(self, request: FlipRequest) -> CommitResult:
         with self._lock:
             session, replayed = self._turn(request)
@@ -263,7 +266,10 @@ class FakeSessionStore:
             index = self._held(request.index_id, request.job_id, request.fence)
             if len(index.files) != request.files:
                 raise TemporaryError("The new index holds other files.")
+            was_empty = not self.files[request.session_id]
             self._swap(session, request.index_id)
+            if was_empty:
+                del self.previous[request.session_id]
             return self._finish(self.sessions[request.session_id], request, request.counters)
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:

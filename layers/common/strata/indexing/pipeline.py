@@ -27,6 +27,8 @@ _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on recor
 _REPORTED_ENTRIES = 50
 _MOST_LENGTH_DRIFT = 0.1
 """From here on BM25's weights, made with the pinned average lengths, are made anew."""
+_FIRST_FILES = 100
+"""From here on an empty session gets a new index too: its batches are written on all cores, a commit on one."""
 _RECORDED_FILES = 64
 
 
@@ -67,7 +69,8 @@ class Indexer:
         the stores raise, and what `progress` raises; readers then see what they saw before.
 
         It builds a new index beside the live one, instead of changing that, when the job asks for it, when the session
-        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written.
+        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written
+        (sooner into an empty session).
         """
         return self._index(job, lease, upload_format, progress, is_snapshot=True)
 
@@ -99,7 +102,7 @@ class Indexer:
             progress(Progress(phase="planning", total_files=len(wanted.files)))
             indexed = self.sessions.indexed_files(session.session_id, None if is_snapshot else wanted.paths)
             difference = plan(with_known_sizes(wanted, indexed), indexed)
-            anew = is_snapshot and self._is_built_anew(session, job, difference)
+            anew = is_snapshot and self._is_built_anew(session, job, difference, is_empty=not indexed)
             if anew:
                 difference = whole_plan(wanted, indexed)
             reach("after_plan")
@@ -125,6 +128,7 @@ class Indexer:
             built=self._built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
         return build.run()
 
@@ -147,11 +151,12 @@ class Indexer:
             )
         return session
 
-    def _is_built_anew(self, session: Session, job: Job, difference: Plan) -> bool:
+    def _is_built_anew(self, session: Session, job: Job, difference: Plan, *, is_empty: bool) -> bool:
+        limit = self.settings.new_index_files
         return (
             job.reindex
             or _built_of(session) != self._built
-            or len(difference.upserts) >= self.settings.new_index_files
+            or len(difference.upserts) >= (min(limit, _FIRST_FILES) if is_empty else limit)
             or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
         )
 
@@ -214,7 +219,12 @@ class Upload:
 
 def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
     chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
-    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=settings.prepare_workers or usable_cores())
+    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=workers_of(settings))
+
+
+def workers_of(settings: Limits) -> int:
+    """Processes that prepare files, and write them, side by side."""
+    return settings.prepare_workers or usable_cores()
 
 
 def recorded_sources(

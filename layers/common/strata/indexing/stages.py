@@ -18,7 +18,7 @@ from typing import Any
 from strata.errors import SessionNotFound, StrataError, TemporaryError, UploadRejected
 from strata.indexing.commit import Outcome
 from strata.indexing.new_index import Build, Built
-from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, recorded_sources, whole_plan
+from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, recorded_sources, whole_plan, workers_of
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted, WantedFile
@@ -131,6 +131,7 @@ class IndexingStages:
             built=self.built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
 
     def _outcome(self, session: Session, job: Job) -> Outcome:
