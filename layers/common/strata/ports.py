@@ -228,7 +228,7 @@ class SessionStore(Protocol):
         ...
 
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Make the filled index the live one, under fence and seq as `commit`; the one before is kept if it holds files.
+        """Make the filled index the live one, under fence and seq as `commit`; the one before is kept if it has files.
 
         The session's model, dimension and pipeline are those of the new index from then on.
         """

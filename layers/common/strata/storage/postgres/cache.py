@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob, Vect
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
-from strata.storage.postgres.storable import storable_json, storable_terms, storable_text
+from strata.storage.postgres.storable import are_storable_terms, storable_json, storable_terms, storable_text
 
 
 class PostgresBlobCache:
@@ -55,9 +56,10 @@ class PostgresBlobCache:
         new = {blob.key: blob for blob in reversed(blobs)}
         if not new:
             return
-        term_ids = self._term_ids({term for blob in new.values() for chunk in blob.chunks for term in _terms(chunk)})
+        terms = {key: _terms(blob.chunks) for key, blob in new.items()}
+        term_ids = self._term_ids(set(chain.from_iterable(chain.from_iterable(terms.values()))))
         reach("before_cache_write")
-        self._database.transact(lambda connection: self._keep(connection, new, term_ids))
+        self._database.transact(lambda connection: self._keep(connection, new, terms, term_ids))
         reach("after_cache_write")
 
     def _term_ids(self, terms: Collection[str]) -> dict[str, int]:
@@ -74,7 +76,13 @@ class PostgresBlobCache:
     def _known(self, connection: Connection, terms: list[str]) -> list[tuple[str, int]]:
         return connection.execute(self._sql["known_terms"], {"terms": terms}).fetchall()
 
-    def _keep(self, connection: Connection, blobs: Mapping[BlobKey, PreparedBlob], term_ids: Mapping[str, int]) -> None:
+    def _keep(
+        self,
+        connection: Connection,
+        blobs: Mapping[BlobKey, PreparedBlob],
+        terms: Mapping[BlobKey, Sequence[Mapping[str, int]]],
+        term_ids: Mapping[str, int],
+    ) -> None:
         self._refuse_deleted_repositories(connection, blobs)
         parameters = {
             **_columns(blobs),
@@ -96,7 +104,7 @@ class PostgresBlobCache:
                     embedding_model=embedding_model,
                 )
                 added_blobs.append((blob_id, blobs[key]))
-                copy.write(b"".join(_rows(blob_id, blobs[key].chunks, term_ids)))
+                copy.write(b"".join(_rows(blob_id, blobs[key].chunks, terms[key], term_ids)))
             copy.write(copying.TRAILER)
         with connection.cursor().copy(self._sql["copy_links"]) as copy:
             copy.write(copying.HEADER)
@@ -127,8 +135,10 @@ def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
     }
 
 
-def _terms(chunk: EmbeddedChunk) -> Mapping[str, int]:
-    return storable_terms(chunk.term_counts)
+def _terms(chunks: Sequence[EmbeddedChunk]) -> list[Mapping[str, int]]:
+    """The term counts of each chunk as the dictionary can hold them."""
+    counts = [chunk.term_counts for chunk in chunks]
+    return counts if are_storable_terms(chain.from_iterable(counts)) else [storable_terms(each) for each in counts]
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
@@ -146,15 +156,20 @@ def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
         )
 
 
-def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, int]) -> Iterator[bytes]:
-    for embedded in chunks:
-        chunk, counts = embedded.chunk, _terms(embedded)
-        ids = np.fromiter(map(term_ids.__getitem__, counts), dtype=np.int64, count=len(counts))
-        order = np.argsort(ids)
-        occurrences = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
+def _rows(
+    blob_id: int, chunks: Sequence[EmbeddedChunk], terms: Sequence[Mapping[str, int]], term_ids: Mapping[str, int]
+) -> Iterator[bytes]:
+    lengths = [len(counts) for counts in terms]
+    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(terms)), dtype=np.int64, count=sum(lengths))
+    counts = np.fromiter(chain.from_iterable(each.values() for each in terms), dtype=np.int64, count=len(ids))
+    ascending = np.argsort(ids + (np.repeat(np.arange(len(terms)), lengths) << 32))
+    ids_of, counts_of = (copying.int4_arrays(values[ascending], lengths) for values in (ids, counts))
+    first = copying.int8(blob_id)
+    for embedded, chunk_ids, chunk_counts in zip(chunks, ids_of, counts_of, strict=True):
+        chunk = embedded.chunk
         yield copying.row(
             (
-                copying.int8(blob_id),
+                first,
                 copying.text(chunk.layer.value),
                 copying.int4(chunk.ordinal),
                 copying.text(storable_text(chunk.title)),
@@ -163,8 +178,8 @@ def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, 
                 copying.int4(chunk.span.end),
                 copying.jsonb(storable_json(chunk.metadata)),
                 copying.halfvec(embedded.embedding),
-                copying.int4_array(ids[order]),
-                copying.int4_array(occurrences[order]),
+                chunk_ids,
+                chunk_counts,
                 copying.int4(embedded.length),
                 chunk.text_key,
             )
