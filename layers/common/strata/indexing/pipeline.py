@@ -27,7 +27,7 @@ _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on recor
 _REPORTED_ENTRIES = 50
 _MOST_LENGTH_DRIFT = 0.1
 """From here on BM25's weights, made with the pinned average lengths, are made anew."""
-_FIRST_FILES = 100
+FIRST_FILES = 100
 """From here on an empty session gets a new index too: its batches are written on all cores, a commit on one."""
 _RECORDED_FILES = 64
 
@@ -156,7 +156,7 @@ class Indexer:
         return (
             job.reindex
             or _built_of(session) != self._built
-            or len(difference.upserts) >= (min(limit, _FIRST_FILES) if is_empty else limit)
+            or len(difference.upserts) >= (min(limit, FIRST_FILES) if is_empty else limit)
             or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
         )
 

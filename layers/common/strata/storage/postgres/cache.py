@@ -177,7 +177,7 @@ def _rows(
                 copying.int4(chunk.span.start),
                 copying.int4(chunk.span.end),
                 copying.jsonb(storable_json(chunk.metadata)),
-                copying.halfvec(embedded.embedding),
+                None if embedded.embedding is None else copying.halfvec(embedded.embedding),
                 chunk_ids,
                 chunk_counts,
                 copying.int4(embedded.length),

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, TemporaryError
 from strata.jobs.fault_points import reach
-from strata.model.corpus import BlobKey, FileEntry
+from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, CommitResult
 from strata.storage.postgres.connection import Connection
@@ -223,6 +223,7 @@ def write(
         "files": _as_json(entries, blob_ids),
         "paths": list(blob_ids),
         "blob_ids": list(blob_ids.values()),
+        "embedded_layers": sorted(EMBEDDED_LAYERS),
     }
     connection.execute(counting.before, written)
     chunks = connection.execute(sql["write_chunks"], written).rowcount

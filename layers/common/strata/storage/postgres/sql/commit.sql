@@ -91,10 +91,12 @@ FROM jsonb_to_recordset(%(files)s::jsonb)
 JOIN rag_chunk_cache AS c USING (blob_id);
 
 -- name: write_vectors
+-- The layers are named, since an older version has left vectors of other layers in the cache too.
 INSERT INTO rag_chunk_vectors (index_id, chunk_id, layer, path, acl, embedding)
 SELECT r.index_id, r.chunk_id, r.layer, r.path, r.acl, c.embedding
 FROM rag_chunks AS r JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
-WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]);
+WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]) AND r.layer = ANY (%(embedded_layers)s::text[])
+  AND c.embedding IS NOT NULL;
 
 -- name: write_terms
 -- Postings: keys for the GIN index, saturated weights for the inner product (see `strata_weight`). A sparsevec can be
