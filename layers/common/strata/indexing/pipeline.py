@@ -113,13 +113,14 @@ class Indexer:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
             return commit(self.sessions, job, lease, outcome)
 
-        def filled(files: int) -> None:
-            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+        def filled(files: int, written: int) -> None:
+            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
+            progress(replace(done, written_files=written))
 
         def committing() -> None:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
-        filled(0)
+        filled(0, 0)
         build = Build(
             sessions=self.sessions,
             job=job,

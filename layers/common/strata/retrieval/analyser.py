@@ -136,6 +136,9 @@ _terms_by_token = _TermsByToken()
 
 def _compound(token: str, terms: list[str]) -> None:
     """Append the terms of a token: the whole, then what its strongest connector joins."""
+    if token.isascii() and token.isalpha() and token.islower():
+        _word(token, terms)
+        return
     if _VERSION.fullmatch(token):
         _version(token, terms)
         return
@@ -182,13 +185,16 @@ def _identifier(name: str, terms: list[str]) -> None:
             _word(name, terms)
     for word in words:
         _word(word, terms)
-        if match := _LETTERS_THEN_DIGITS.fullmatch(word):
+        if not word.isalpha() and (match := _LETTERS_THEN_DIGITS.fullmatch(word)):
             _word(match[1], terms)
             _word(match[2], terms)
 
 
 def _word(word: str, terms: list[str]) -> None:
     """Append a word without inner borders, stemmed; of a script without spaces, each two neighbours."""
+    if word.isascii() and len(word) <= MAX_TERM_CHARACTERS:
+        terms.append(_stemmed(word.lower()) if word.isalpha() else word.lower())
+        return
     folded = _folded(word)[:MAX_TERM_CHARACTERS]
     if folded.isascii():
         terms.append(_stemmed(folded) if folded.isalpha() else folded)

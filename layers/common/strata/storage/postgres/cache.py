@@ -17,13 +17,18 @@ from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 from strata.storage.postgres.storable import are_storable_terms, storable_json, storable_terms, storable_text
 
+MOST_REMEMBERED_TERMS = 300_000
+"""About 30 MB."""
+
 
 class PostgresBlobCache:
     """Keeps the promise of `strata.ports.BlobCache`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, remembers_terms: bool = False) -> None:
+        """`remembers_terms`: for one job; a database that is restored may give other ids to new words."""
         self._database = database
         self._sql = queries("cache")
+        self._remembered: dict[str, int] | None = {} if remembers_terms else None
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         wanted = list(keys)
@@ -40,7 +45,7 @@ class PostgresBlobCache:
         return {wanted[place - 1]: bytes(source) for place, source in rows}
 
     def in_new_process(self) -> PostgresBlobCache:
-        return PostgresBlobCache(self._database.in_new_process())
+        return PostgresBlobCache(self._database.in_new_process(), remembers_terms=True)
 
     def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
         wanted = list(keys)
@@ -62,10 +67,11 @@ class PostgresBlobCache:
         self._database.transact(lambda connection: self._keep(connection, new, terms, term_ids))
         reach("after_cache_write")
 
-    def _term_ids(self, terms: Collection[str]) -> dict[str, int]:
-        known: dict[str, int] = {}
-        missing = list(terms)
-        if missing:
+    def _term_ids(self, terms: Collection[str]) -> Mapping[str, int]:
+        known = {} if self._remembered is None else self._remembered
+        if len(known) > MOST_REMEMBERED_TERMS:
+            known.clear()
+        if missing := [term for term in terms if term not in known]:
             known.update(self._database.transact(lambda c: self._known(c, missing)))
         # A conflict would use up an id of the sequence, which ends at 1,000,000,000: only what is new is inserted.
         if missing := [term for term in terms if term not in known]:
