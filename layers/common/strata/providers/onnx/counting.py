@@ -2,7 +2,7 @@
 
 BERT's tokenizers cut at blanks and take every mark for a word of its own before WordPiece sees anything, so the tokens
 of a text are those of its words. In plain ASCII words are what is left between blanks and marks; any other text goes
-through the tokenizer whole. Counting lines this way takes about a tenth of the time (docs/measurements.md).
+through the tokenizer whole. Counting lines this way takes about a fifth of the time (docs/measurements.md).
 """
 
 from __future__ import annotations
