@@ -31,6 +31,14 @@ class PathReason(TypedDict):
     reason: str
 
 
+class ParserNote(TypedDict):
+    """What could not be made of a file that is indexed all the same; `line` is None for the whole of it."""
+
+    path: str
+    line: int | None
+    reason: str
+
+
 class ErrorView(TypedDict):
     code: str
     message: str
@@ -64,7 +72,7 @@ class DriftView(TypedDict):
 
 
 class JobView(TypedDict):
-    """`skipped` and `failed` are capped lists; the counters are whole."""
+    """`skipped`, `failed` and `notes` are capped lists; the counters and `note_count` are whole."""
 
     job_id: str
     session_id: str
@@ -78,6 +86,8 @@ class JobView(TypedDict):
     generation: int | None
     skipped: list[PathReason]
     failed: list[PathReason]
+    notes: list[ParserNote]
+    note_count: int
     error: ErrorView | None
     links: dict[str, str]
 

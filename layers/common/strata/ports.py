@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol
 
 from strata.model.access import Identity, Principal, Session
 from strata.model.asking import Context, Names, Question, Retrieved
-from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, Vector, Vectors
+from strata.model.corpus import BlobKey, FileEntry, Layer, Note, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, Lease
 from strata.model.links import Drifted, Links
 
@@ -277,6 +277,10 @@ class BlobCache(Protocol):
 
     def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
         """The bytes of these files where they are on record, whatever model or pipeline prepared them."""
+        ...
+
+    def notes(self, keys: Collection[BlobKey]) -> dict[str, tuple[Note, ...]]:
+        """By path, what parsers say about those of these files that they say anything about."""
         ...
 
     def in_new_process(self) -> BlobCache:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, JobStatus, Lease
 from strata.ports import JobStore, SessionLock
 from strata.storage.dynamodb.client import Item, Table
@@ -207,8 +207,13 @@ def test_finishing_keeps_the_report_and_ends_with_a_terminal_event(kit: Kit) -> 
         counters=Counters(indexed_files=3, failed_files=1, skipped_files=1),
         chunks=17,
         generation=4,
-        skipped=(SkippedFile(path="a.bin", reason="binary"),),
-        failed=(SkippedFile(path="страница.md", reason="broken \udcff text"),),
+        skipped=(ReportedFile(path="a.bin", reason="binary"),),
+        failed=(ReportedFile(path="страница.md", reason="broken \udcff text"),),
+        notes=(
+            ReportedFile(path="b.py", reason="no symbols", line=3, acl=("group:red", "user:ann")),
+            ReportedFile(path="c.md", reason="too large", acl=()),
+        ),
+        note_count=9,
     )
     ended = kit.done(kit.jobs.start(kit.accepted(1).job_id, lease), lease, report=report)
     stored = kit.jobs.get(ended.job_id)
@@ -216,6 +221,7 @@ def test_finishing_keeps_the_report_and_ends_with_a_terminal_event(kit: Kit) -> 
     assert (stored.status, stored.report.counters, stored.report.chunks) == (JobStatus.DONE, report.counters, 17)
     assert (stored.report.generation, stored.report.skipped) == (4, report.skipped)
     assert stored.report.failed[0].path == "страница.md"
+    assert (stored.report.notes, stored.report.note_count) == (report.notes, 9)
     assert [event.name for event in kit.jobs.events_after(ended.job_id, 0)] == ["index_status", "terminal"]
 
 

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from strata.jobs.reading import ShownJob
 from strata.model.access import Session
-from strata.model.jobs import DeadLetter, Job, JobKind, JobStatus
+from strata.model.jobs import DeadLetter, JobKind, JobStatus
 
 
 class View(BaseModel):
@@ -60,6 +61,14 @@ class FileNote(View):
     reason: str
 
 
+class ParserNote(View):
+    """What could not be made of a file that is indexed all the same, and why; `line` is null for the whole of it."""
+
+    path: str
+    line: int | None
+    reason: str
+
+
 class JobError(View):
     code: str
     message: str
@@ -71,7 +80,9 @@ class JobLinks(View):
 
 
 class JobView(View):
-    """`skipped` and `failed` hold the first files of each kind; the counters tell how many there were."""
+    """`skipped`, `failed` and `notes` hold the first of each kind, about files that the caller may read; the counters
+    and `note_count` tell how many there were in all.
+    """
 
     job_id: str
     session_id: str
@@ -85,11 +96,13 @@ class JobView(View):
     generation: int | None
     skipped: list[FileNote]
     failed: list[FileNote]
+    notes: list[ParserNote]
+    note_count: int
     error: JobError | None
     links: JobLinks
 
     @classmethod
-    def of(cls, job: Job) -> JobView:
+    def of(cls, job: ShownJob) -> JobView:
         report = job.report
         return cls(
             job_id=job.job_id,
@@ -111,6 +124,8 @@ class JobView(View):
             generation=report.generation,
             skipped=[FileNote(path=file.path, reason=file.reason) for file in report.skipped],
             failed=[FileNote(path=file.path, reason=file.reason) for file in report.failed],
+            notes=[ParserNote(path=file.path, line=file.line, reason=file.reason) for file in report.notes],
+            note_count=report.note_count,
             error=None if job.error_code is None else JobError(code=job.error_code, message=job.error_message or ""),
             links=JobLinks(self=f"/api/rag/jobs/{job.job_id}", events=f"/api/rag/jobs/{job.job_id}/events"),
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 
 
 class JobKind(StrEnum):
@@ -47,14 +47,18 @@ class Counters:
 class JobReport:
     """What a job's end says beyond its counters.
 
-    `chunks` counts the whole index after the job; `skipped` and `failed` are capped lists with reasons.
+    `chunks` counts the whole index after the job. `skipped`, `failed` and `notes` are capped lists with reasons, in
+    the order of paths; `notes` is what parsers say about files of the upload that are in the index, `note_count` how
+    many they say.
     """
 
     counters: Counters = field(default_factory=Counters)
     chunks: int = 0
     generation: int | None = None
-    skipped: tuple[SkippedFile, ...] = ()
-    failed: tuple[SkippedFile, ...] = ()
+    skipped: tuple[ReportedFile, ...] = ()
+    failed: tuple[ReportedFile, ...] = ()
+    notes: tuple[ReportedFile, ...] = ()
+    note_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

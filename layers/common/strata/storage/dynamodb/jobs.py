@@ -12,7 +12,7 @@ from typing import Any
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock
 from strata.storage.dynamodb.client import Item, Refused, Table, Write, contention_pauses
@@ -30,7 +30,7 @@ _STATUS = {"#status": "status"}
 _QUEUED = status_data(JobStatus.QUEUED, Progress(phase="queued"))
 _KNOWN_JOBS = 100
 _MAX_LIST_ENTRIES = 200
-_MAX_LIST_BYTES = 40_000  # two lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
+_MAX_LIST_BYTES = 30_000  # three lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
 _MAX_TEXT_CHARACTERS = 1_000
 
 
@@ -540,8 +540,10 @@ def _job_of(item: Item) -> Job:
             counters=Counters(**report["counters"]),
             chunks=report["chunks"],
             generation=report["generation"],
-            skipped=tuple(SkippedFile(**entry) for entry in report["skipped"]),
-            failed=tuple(SkippedFile(**entry) for entry in report["failed"]),
+            skipped=_reported(report["skipped"]),
+            failed=_reported(report["failed"]),
+            notes=_reported(report.get("notes", ())),
+            note_count=report.get("note_count", 0),
         ),
         error_code=item["error_code"],
         error_message=item["error_message"],
@@ -567,18 +569,36 @@ def _report_text(report: JobReport) -> str:
             "generation": report.generation,
             "skipped": capped(report.skipped),
             "failed": capped(report.failed),
+            "notes": capped(report.notes),
+            "note_count": report.note_count,
         },
         ensure_ascii=False,
         separators=(",", ":"),
     )
 
 
-def capped(files: Sequence[SkippedFile]) -> list[dict[str, str]]:
+def _reported(entries: Sequence[Mapping[str, Any]]) -> tuple[ReportedFile, ...]:
+    return tuple(
+        ReportedFile(
+            path=entry["path"],
+            reason=entry["reason"],
+            line=entry.get("line"),
+            acl=None if entry.get("acl") is None else tuple(entry["acl"]),
+        )
+        for entry in entries
+    )
+
+
+def capped(files: Sequence[ReportedFile]) -> list[dict[str, Any]]:
     """The first files that fit into a job's item; the counters tell how many there were."""
-    kept: list[dict[str, str]] = []
+    kept: list[dict[str, Any]] = []
     size_bytes = 0
     for file in files[:_MAX_LIST_ENTRIES]:
-        entry = {"path": _storable(file.path), "reason": _storable(file.reason)}
+        entry: dict[str, Any] = {"path": _storable(file.path), "reason": _storable(file.reason)}
+        if file.line is not None:
+            entry["line"] = file.line
+        if file.acl is not None:
+            entry["acl"] = list(file.acl)
         size_bytes += len(json.dumps(entry, ensure_ascii=False).encode())
         if size_bytes > _MAX_LIST_BYTES:
             break
