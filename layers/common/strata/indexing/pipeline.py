@@ -27,6 +27,8 @@ _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on recor
 _REPORTED_ENTRIES = 50
 _MOST_LENGTH_DRIFT = 0.1
 """From here on BM25's weights, made with the pinned average lengths, are made anew."""
+FIRST_FILES = 100
+"""From here on an empty session gets a new index too: its batches are written on all cores, a commit on one."""
 _RECORDED_FILES = 64
 
 
@@ -67,7 +69,8 @@ class Indexer:
         the stores raise, and what `progress` raises; readers then see what they saw before.
 
         It builds a new index beside the live one, instead of changing that, when the job asks for it, when the session
-        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written.
+        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written
+        (sooner into an empty session).
         """
         return self._index(job, lease, upload_format, progress, is_snapshot=True)
 
@@ -101,7 +104,7 @@ class Indexer:
             if not upload.names_rights:
                 wanted.keep_rights(indexed)
             difference = plan(with_known_sizes(wanted, indexed), indexed)
-            anew = is_snapshot and self._is_built_anew(session, job, difference)
+            anew = is_snapshot and self._is_built_anew(session, job, difference, is_empty=not indexed)
             if anew:
                 difference = whole_plan(wanted, indexed)
             reach("after_plan")
@@ -112,13 +115,14 @@ class Indexer:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
             return commit(self.sessions, job, lease, outcome)
 
-        def filled(files: int) -> None:
-            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+        def filled(files: int, written: int) -> None:
+            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
+            progress(replace(done, written_files=written))
 
         def committing() -> None:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
-        filled(0)
+        filled(0, 0)
         build = Build(
             sessions=self.sessions,
             job=job,
@@ -127,6 +131,7 @@ class Indexer:
             built=self._built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
         return build.run()
 
@@ -149,11 +154,12 @@ class Indexer:
             )
         return session
 
-    def _is_built_anew(self, session: Session, job: Job, difference: Plan) -> bool:
+    def _is_built_anew(self, session: Session, job: Job, difference: Plan, *, is_empty: bool) -> bool:
+        limit = self.settings.new_index_files
         return (
             job.reindex
             or _built_of(session) != self._built
-            or len(difference.upserts) >= self.settings.new_index_files
+            or len(difference.upserts) >= (min(limit, FIRST_FILES) if is_empty else limit)
             or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
         )
 
@@ -222,7 +228,12 @@ class Upload:
 
 def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
     chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
-    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=settings.prepare_workers or usable_cores())
+    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=workers_of(settings))
+
+
+def workers_of(settings: Limits) -> int:
+    """Processes that prepare files, and write them, side by side."""
+    return settings.prepare_workers or usable_cores()
 
 
 def recorded_sources(

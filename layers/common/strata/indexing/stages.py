@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from strata.errors import SessionNotFound, StrataError, TemporaryError, UploadRejected
 from strata.indexing.commit import Outcome
 from strata.indexing.new_index import Build, Built
-from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, recorded_sources, whole_plan
+from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, recorded_sources, whole_plan, workers_of
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted, WantedFile
@@ -120,13 +120,14 @@ class IndexingStages:
         outcome = self._outcome(self._session(job), job)
         total, counters = len(outcome.plan.upserts), outcome.counters(indexed_files=0)
 
-        def filled(files: int) -> None:
-            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+        def filled(files: int, written: int) -> None:
+            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
+            progress(replace(done, written_files=written))
 
         def committing() -> None:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
-        filled(0)
+        filled(0, 0)
         return Build(
             sessions=self.sessions,
             job=job,
@@ -135,6 +136,7 @@ class IndexingStages:
             built=self.built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
 
     def _outcome(self, session: Session, job: Job) -> Outcome:

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from strata.errors import InvalidPath, UnknownLayer
 
-Vector = NDArray[np.float32]
+if TYPE_CHECKING:  # a function that accepts a job or tells its state needs no numpy, and starts without it
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vector: TypeAlias = "NDArray[np.float32]"
 """float32, shape (dimension,), unit length."""
-Vectors = NDArray[np.float32]
+Vectors: TypeAlias = "NDArray[np.float32]"
 """float32, shape (texts, dimension), rows of unit length, in the order of the texts."""
 
 MAX_PATH_CHARACTERS = 1_000
@@ -46,6 +47,13 @@ class Layer(StrEnum):
                 return layer
         known = ", ".join(layer.value for layer in cls)
         raise UnknownLayer(f"There is no layer {name[:60]!r}; the layers are {known}.")
+
+
+EMBEDDED_LAYERS = frozenset(
+    {Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG, Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX}
+)
+"""Layers whose chunks get a vector. The others say again, piece by piece, what these hold, and are found by words and
+names alone."""
 
 
 def blob_sha_of(content: bytes) -> str:
@@ -227,11 +235,12 @@ class Chunk:
 class EmbeddedChunk:
     """A chunk with its vector and its term counts: ready to be stored.
 
-    `term_counts` maps each analysed term to its occurrences in `embedded_text`; `length` is their sum.
+    `embedding` is None in a layer that is not embedded (`EMBEDDED_LAYERS`). `term_counts` maps each analysed term to
+    its occurrences in `embedded_text`; `length` is their sum.
     """
 
     chunk: Chunk
-    embedding: Vector
+    embedding: Vector | None
     term_counts: Mapping[str, int]
 
     @property

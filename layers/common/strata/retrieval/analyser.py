@@ -6,10 +6,13 @@ or ``@``. It gives its whole form and its parts, largest first: ``rag/BlobStore.
 for letter, and also by the words in it.
 
 Every term is NFKC, case folded, with ``е`` for ``ё``; words are stemmed (Snowball: Russian where there is a Cyrillic
-letter, English where all letters are Latin). The index keeps every word, so that a name such as ``is_not`` or ``all``
-is findable; a question drops the words that only hold a sentence together, unless it has no others. Measured (mean
-nDCG@10 of BM25 alone over twelve runs on nine public sets): stop words nowhere 0.671, dropped from both sides 0.688,
-from questions only 0.694. In code such words are rare, so idf alone takes "how" or "does" for a strong sign.
+letter, English where all letters are Latin). Russian stems also lose the suffixes that make a noun, a participle or an
+adjective of a verb: a heading says "включение" where the text says "включить".
+
+The index keeps every word, so that a name such as ``is_not`` or ``all`` is findable; a question drops the words that
+only hold a sentence together, unless it has no others. Measured (mean nDCG@10 of BM25 alone over twelve runs on nine
+public sets): stop words nowhere 0.671, dropped from both sides 0.688, from questions only 0.694. In code such words are
+rare, so idf alone takes "how" or "does" for a strong sign.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import re
 import threading
 import unicodedata
 from functools import cache, lru_cache
+from itertools import chain
 
 import Stemmer
 
@@ -26,12 +30,15 @@ MAX_TERM_CHARACTERS = 128
 
 _LONGEST_CACHED_TOKEN = 256
 """Longer tokens (minified code, embedded data) are analysed each time: as cache keys they would fill the memory."""
+_MOST_CACHED_TOKENS = 1 << 16
 
 # Marks that survive NFKC: stress marks and vowel signs belong to their word. A soft hyphen and the joiners do not
 # divide a word either; they are removed before.
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e"
 _RUN = rf"\w[\w{_MARKS}]*"
 _TOKEN = re.compile(rf"(?<!\w)[CcFf](?:\+\+|\#)(?!\w)|{_RUN}(?:(?:::|[./@'’-]){_RUN})*")
+_ASCII_TOKEN = re.compile(r"(?<!\w)[CcFf](?:\+\+|\#)(?!\w)|\w+(?:(?:::|[./@'-])\w+)*", re.ASCII)
+"""The same for ASCII, where it is faster."""
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _INVISIBLE = re.compile("[\u00ad\u200c\u200d\u2060\ufeff]")
 _STRESS = re.compile("(?<=[\u0400-\u04ff])[\u0300\u0301]")
@@ -39,6 +46,16 @@ _STRESS = re.compile("(?<=[\u0400-\u04ff])[\u0300\u0301]")
 _CLITICS = frozenset({"s", "t", "re", "ll", "ve", "d", "m"})
 _VERSION = re.compile(r"v?\d+(?:\.\d+){1,5}", re.IGNORECASE)
 _HEX = re.compile(r"0x[0-9a-f]+|(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,}", re.IGNORECASE)
+
+_LEAST_ROOT = 5
+"""Letters that a Russian stem keeps, whatever it ends in: shorter ones have too little in common."""
+_DERIVED = re.compile(
+    f"(.{{{_LEAST_ROOT},}}?)(?:"
+    "ирова(?:н|ни)?|ировк|иру(?:ет|ем)?|ац|[оеиы]в(?:а[нт]?|к)|[аеия]|[еа]ни|[еа]н|[еи]т|[ая]т|[еи]м"  # of verbs
+    "|[еа]?нн|[аяую]ющ|[уая]щ|вш"  # of participles
+    "|тел|ств|ост|ник|[чщ]ик|(?<![аеиоуыэюя])к|ир"  # of nouns
+    "|(?:тел)?ьн|ствен|(?:ич)?еск|ск|(?<![аеиоуыэюя])н)"  # of adjectives
+)
 
 _UPPER, _LOWER = "A-ZА-ЯЁ", "a-zа-яё"
 _HUMPS = re.compile(
@@ -63,16 +80,15 @@ def analyse(text: str) -> list[str]:
     >>> analyse("Reset BlobStore.put_all: ORA-00942!")
     ['reset', 'blobstore.put_all', 'blobstor', 'blob', 'store', 'put_all', 'put', 'all', 'ora-00942', 'ora', '00942']
     """
-    if not text.isascii():
+    if text.isascii():
+        tokens = _ASCII_TOKEN.findall(text)
+    else:
         text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
-        text = _STRESS.sub("", text)
-    terms: list[str] = []
-    extend = terms.extend
-    for token in _TOKEN.findall(text):
-        extend(_terms_of(token) if len(token) <= _LONGEST_CACHED_TOKEN else _analysed(token))
-    return terms
+        tokens = _TOKEN.findall(_STRESS.sub("", text))
+    return list(chain.from_iterable(map(_terms_by_token.__getitem__, tokens)))
 
 
+@lru_cache(maxsize=64)  # the search and the reranker ask for the same ones
 def query_terms(text: str) -> tuple[str, ...]:
     """The distinct terms of a question in order of first appearance, without stop words if there are other words.
 
@@ -115,19 +131,33 @@ def _stop_terms() -> frozenset[str]:
     return frozenset(analyse(_STOP_WORDS))
 
 
-@lru_cache(maxsize=1 << 16)
-def _terms_of(token: str) -> tuple[str, ...]:
-    return _analysed(token)
+@cache
+def _stop_stems() -> frozenset[str]:
+    return frozenset(_snowball(_folded(word)) for word in _STOP_WORDS.split())
 
 
-def _analysed(token: str) -> tuple[str, ...]:
-    terms: list[str] = []
-    _compound(token, terms)
-    return tuple(terms)
+class _TermsByToken(dict[str, tuple[str, ...]]):
+    """The terms of the tokens that were met; when there are too many, it begins anew."""
+
+    def __missing__(self, token: str) -> tuple[str, ...]:
+        terms: list[str] = []
+        _compound(token, terms)
+        found = tuple(terms)
+        if len(token) <= _LONGEST_CACHED_TOKEN:
+            if len(self) >= _MOST_CACHED_TOKENS:
+                self.clear()
+            self[token] = found
+        return found
+
+
+_terms_by_token = _TermsByToken()
 
 
 def _compound(token: str, terms: list[str]) -> None:
     """Append the terms of a token: the whole, then what its strongest connector joins."""
+    if token.isascii() and token.isalpha() and token.islower():
+        _word(token, terms)
+        return
     if _VERSION.fullmatch(token):
         _version(token, terms)
         return
@@ -174,13 +204,16 @@ def _identifier(name: str, terms: list[str]) -> None:
             _word(name, terms)
     for word in words:
         _word(word, terms)
-        if match := _LETTERS_THEN_DIGITS.fullmatch(word):
+        if not word.isalpha() and (match := _LETTERS_THEN_DIGITS.fullmatch(word)):
             _word(match[1], terms)
             _word(match[2], terms)
 
 
 def _word(word: str, terms: list[str]) -> None:
     """Append a word without inner borders, stemmed; of a script without spaces, each two neighbours."""
+    if word.isascii() and len(word) <= MAX_TERM_CHARACTERS:
+        terms.append(_stemmed(word.lower()) if word.isalpha() else word.lower())
+        return
     folded = _folded(word)[:MAX_TERM_CHARACTERS]
     if folded.isascii():
         terms.append(_stemmed(folded) if folded.isalpha() else folded)
@@ -216,6 +249,22 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _stemmed(word: str) -> str:
+    stem = _snowball(word)
+    return _root(stem) if _CYRILLIC.search(stem) else stem
+
+
+def _root(stem: str) -> str:
+    """A Russian stem without its derivational suffixes; never one that would take it for a stop word.
+
+    >>> [_root(stem) for stem in ("использован", "использова", "надежност", "переда")]
+    ['использ', 'использ', 'надеж', 'переда']
+    """
+    while (match := _DERIVED.fullmatch(stem)) and match[1] not in _stop_stems():
+        stem = match[1]
+    return stem
+
+
+def _snowball(word: str) -> str:
     # A stemmer keeps state while it works and must not be shared by threads at the same time.
     with _STEMMERS_LOCK:
         stem: str = _stemmer("russian" if _CYRILLIC.search(word) else "english").stemWord(word)
