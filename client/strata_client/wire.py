@@ -63,8 +63,19 @@ class DriftView(TypedDict):
     truncated: bool
 
 
+class ModelUsage(TypedDict):
+    """`cost` is null where the deployment knows no prices."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
 class JobView(TypedDict):
-    """`skipped` and `failed` are capped lists; the counters are whole."""
+    """`skipped` and `failed` are capped lists; the counters are whole. `preambles` is what a chat model used to write
+    them, null where it writes none.
+    """
 
     job_id: str
     session_id: str
@@ -78,6 +89,7 @@ class JobView(TypedDict):
     generation: int | None
     skipped: list[PathReason]
     failed: list[PathReason]
+    preambles: ModelUsage | None
     error: ErrorView | None
     links: dict[str, str]
 
@@ -166,6 +178,7 @@ class AnswerView(TypedDict):
     generation: int
     model: str
     cache: str
+    notes: list[str]
     answer: AnswerText
     sources: list[SourceView]
     usage: dict[str, Any]
@@ -230,9 +243,12 @@ class Row(TypedDict):
 
 
 class RetrievedView(TypedDict):
+    """`notes` say what did not go as it should, as a reranker that failed."""
+
     session_id: str
     generation: int
     embedding_model: str
+    notes: list[str]
     rows: list[Row]
 
 
@@ -385,6 +401,7 @@ class AnswerCollector:
             "generation": int(self._meta.get("generation", 0)),
             "model": str(self._meta.get("model", "")),
             "cache": str(self._meta.get("cache", "")),
+            "notes": [str(note) for note in self._meta.get("notes", [])],
             "answer": {
                 "text": self._done.text,
                 "citations": [] if self._done.abstained else self._citations,

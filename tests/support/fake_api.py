@@ -183,6 +183,7 @@ def job_view(status: str = "done", **changes: Any) -> dict[str, Any]:
         "generation": 3,
         "skipped": [{"path": "logo.png", "reason": "binary"}],
         "failed": [],
+        "preambles": None,
         "error": None,
         "links": {"self": "/api/rag/jobs/job-1", "events": "/api/rag/jobs/job-1/events"},
     }
@@ -221,7 +222,14 @@ def answer_events() -> bytes:
         [
             sse(
                 "meta",
-                {"query_id": "q-1", "session_id": "shop", "generation": 3, "model": "extractive", "cache": "miss"},
+                {
+                    "query_id": "q-1",
+                    "session_id": "shop",
+                    "generation": 3,
+                    "model": "extractive",
+                    "cache": "miss",
+                    "notes": [],
+                },
             ),
             sse("sources", SOURCES),
             b": still here\n\n",
@@ -297,6 +305,6 @@ def behave_well(api: FakeApi) -> None:
         sse_reply(sse("terminal", job_view(), 2) + b"retry: 50\n\n"),
     )
     api.on("POST", "/api/rag/sessions/shop/query", sse_reply(answer_events()))
-    retrieved = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "rows": [row()]}
+    retrieved = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "notes": [], "rows": [row()]}
     api.on("POST", "/api/rag/sessions/shop/retrieve", json_reply(retrieved))
     api.on("GET", "/health", json_reply({"status": "ok", "version": "0.1.0"}))

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from strata_client.cli.screen import Screen, bytes_text, plural
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
-from strata_client.wire import JobEvent, PathReason
+from strata_client.wire import JobEvent, ModelUsage, PathReason
 
 SHOWN_REASONS = 8
 EXAMPLES = 3
@@ -89,9 +89,21 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
         f"{counters['skipped_files']:,} skipped, {counters['failed_files']:,} failed; "
         f"{job['chunks']:,} chunks in the index."
     )
+    if usage := job.get("preambles"):
+        screen.note(f"Preambles: {usage_text(usage)}.")
     _show_reasons(screen, "Left here", indexed.skipped_here, len(indexed.skipped_here), warn=False)
     _show_reasons(screen, "Skipped", job["skipped"], counters["skipped_files"], warn=False)
     _show_reasons(screen, "Failed", job["failed"], counters["failed_files"], warn=True)
+
+
+def usage_text(usage: ModelUsage) -> str:
+    """
+    >>> usage_text({"calls": 2, "input_tokens": 1500, "output_tokens": 60, "cost": 0.0012})
+    '2 calls of the chat model, 1,500 tokens in, 60 out, cost 0.0012'
+    """
+    cost = "" if usage["cost"] is None else f", cost {usage['cost']:g}"
+    calls = plural(usage["calls"], "call")
+    return f"{calls} of the chat model, {usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out{cost}"
 
 
 def _show_reasons(

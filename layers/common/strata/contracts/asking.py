@@ -106,11 +106,14 @@ def _like(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 class MetaView(View):
+    """`notes` are sentences on what did not go as it should in the search, say a reranker that failed."""
+
     query_id: str
     session_id: str
     generation: int
     model: str
     cache: Literal["hit", "miss"]
+    notes: list[str]
 
     @classmethod
     def of(cls, event: MetaEvent) -> MetaView:
@@ -120,6 +123,7 @@ class MetaView(View):
             generation=event.generation,
             model=event.model,
             cache=event.cache,
+            notes=list(event.notes),
         )
 
 
@@ -226,6 +230,7 @@ class AnswerView(View):
     generation: int
     model: str
     cache: Literal["hit", "miss"]
+    notes: list[str]
     answer: AnswerText
     sources: list[SourceView]
     usage: UsageView
@@ -355,9 +360,12 @@ class RowView(View):
 
 
 class RetrievedView(View):
+    """`notes` are sentences on what did not go as it should, say a reranker that failed: the order before it stands."""
+
     session_id: str
     generation: int
     embedding_model: str
+    notes: list[str]
     rows: list[RowView]
 
     @classmethod
@@ -366,6 +374,7 @@ class RetrievedView(View):
             session_id=session_id,
             generation=retrieved.generation,
             embedding_model=retrieved.embedding_model,
+            notes=list(retrieved.notes),
             rows=[RowView.of(candidate) for candidate in retrieved.candidates],
         )
 

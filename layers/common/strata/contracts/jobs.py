@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
@@ -60,6 +61,15 @@ class FileNote(View):
     reason: str
 
 
+class ModelUsageView(View):
+    """What a chat model used for preambles; `cost` is null where no prices are configured."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
 class JobError(View):
     code: str
     message: str
@@ -71,7 +81,9 @@ class JobLinks(View):
 
 
 class JobView(View):
-    """`skipped` and `failed` hold the first files of each kind; the counters tell how many there were."""
+    """`skipped` and `failed` hold the first files of each kind; the counters tell how many there were. `preambles` is
+    null where no chat model writes any.
+    """
 
     job_id: str
     session_id: str
@@ -85,6 +97,7 @@ class JobView(View):
     generation: int | None
     skipped: list[FileNote]
     failed: list[FileNote]
+    preambles: ModelUsageView | None
     error: JobError | None
     links: JobLinks
 
@@ -111,6 +124,7 @@ class JobView(View):
             generation=report.generation,
             skipped=[FileNote(path=file.path, reason=file.reason) for file in report.skipped],
             failed=[FileNote(path=file.path, reason=file.reason) for file in report.failed],
+            preambles=None if report.usage is None else ModelUsageView(**asdict(report.usage)),
             error=None if job.error_code is None else JobError(code=job.error_code, message=job.error_message or ""),
             links=JobLinks(self=f"/api/rag/jobs/{job.job_id}", events=f"/api/rag/jobs/{job.job_id}/events"),
         )

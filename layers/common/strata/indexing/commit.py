@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, SkippedFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
 from strata.ports import CommitRequest, CommitResult, SessionStore
@@ -25,6 +26,8 @@ class Outcome:
     keys: Mapping[str, BlobKey]
     cached_files: int
     prepared: Prepared
+    usage: ModelUsage | None = None
+    """Of a chat model, where one writes preambles."""
 
     @property
     def failed(self) -> dict[str, str]:
@@ -79,6 +82,7 @@ def report(result: CommitResult, outcome: Outcome) -> JobReport:
         generation=result.generation,
         skipped=_reported(outcome.wanted.skipped),
         failed=_reported(outcome.failed),
+        usage=outcome.usage,
     )
 
 

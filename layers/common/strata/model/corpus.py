@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strata.errors import InvalidPath, UnknownLayer
+from strata.model.chat import ModelUsage
 
 Vector = NDArray[np.float32]
 """float32, shape (dimension,), unit length."""
@@ -179,7 +180,8 @@ class Chunk:
     """A document cut to the embedder's limit: the unit that is stored, ranked and cited.
 
     `ordinal` counts the chunks of one file and layer from 0 in source order; (path, layer, ordinal) is unique
-    in an index. `context` is the deterministic header (path, section or qualified name, title).
+    in an index. `context` is the deterministic header (path, section or qualified name, title), `preamble` what a chat
+    model says of the chunk's place in its file, where that is asked for.
     """
 
     path: str
@@ -190,11 +192,12 @@ class Chunk:
     content: str
     span: Span
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    preamble: str = ""
 
     @property
     def embedded_text(self) -> str:
-        """What the embedder and the analyser see: the content under its context header."""
-        return f"{self.context}\n{self.content}" if self.context else self.content
+        """What the embedder and the analyser see: the content under its preamble and its context header."""
+        return "\n".join(part for part in (self.preamble, self.context, self.content) if part)
 
     @property
     def text_key(self) -> bytes:
@@ -232,10 +235,14 @@ class BlobKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedBlob:
-    """A file's chunks, embedded, with its bytes and links; `notes` are reasons worth showing (say, a syntax error)."""
+    """A file's chunks, embedded, with its bytes and links; `notes` are reasons worth showing (say, a syntax error).
+
+    `usage` is what a chat model used for its preambles.
+    """
 
     key: BlobKey
     source: bytes
     chunks: tuple[EmbeddedChunk, ...]
     links: tuple[Link, ...] = ()
     notes: tuple[str, ...] = ()
+    usage: ModelUsage = field(default_factory=ModelUsage)

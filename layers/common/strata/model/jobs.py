@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from strata.model.chat import ModelUsage
 from strata.model.corpus import SkippedFile
 
 
@@ -47,7 +48,9 @@ class Counters:
 class JobReport:
     """What a job's end says beyond its counters.
 
-    `chunks` counts the whole index after the job; `skipped` and `failed` are capped lists with reasons.
+    `chunks` counts the whole index after the job; `skipped` and `failed` are capped lists with reasons. `usage` is what
+    a chat model used for the preambles of the files that this job prepared, in whichever of its workers; None where it
+    writes none.
     """
 
     counters: Counters = field(default_factory=Counters)
@@ -55,6 +58,7 @@ class JobReport:
     generation: int | None = None
     skipped: tuple[SkippedFile, ...] = ()
     failed: tuple[SkippedFile, ...] = ()
+    usage: ModelUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

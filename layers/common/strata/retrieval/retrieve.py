@@ -6,11 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
-from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retrieved
-from strata.model.corpus import Layer
-from strata.ports import ChunkSearch, Embedder, Reranker, SearchRequest
+from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, Question, Retrieved
+from strata.model.corpus import Layer, Vector
+from strata.ports import ChunkSearch, Embedder, Expander, Reranker, SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
@@ -24,6 +26,9 @@ MAX_FILE_CHUNKS = 500
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
+_LEAST_LENGTH = 1e-3
+"""Of the middle of vectors: of ones that point away from each other nothing is left."""
+
 RERANKED_ROWS = 50
 """Rows of the fused list that are ranked anew: twice as many win 0.004 of nDCG@10 at the most."""
 
@@ -33,13 +38,15 @@ class Retriever:
     """Finds the chunks of a session that answer a question.
 
     `depth` is how many rows each list (dense, lexical) gives to the fusion; with a reranker, `RERANKED_ROWS` of the
-    fused ones are ranked anew before the best are returned.
+    fused ones are ranked anew before the best are returned. An `expander` adds other words to what is searched for;
+    rows are still ranked anew by the question as it was asked.
     """
 
     search: ChunkSearch
     embedder: Embedder
     depth: int
     reranker: Reranker | None = None
+    expander: Expander | None = None
 
     def retrieve(self, question: Question) -> Retrieved:
         """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
@@ -54,12 +61,13 @@ class Retriever:
         if not terms:
             raise InvalidQuery("The question holds no word and no number; ask in words.")
         weights = fusion_weights(shape_of(question.text, self.embedder.languages))
+        expansion = Expansion() if self.expander is None else self.expander.expand(question)
         found = self.search.search(
             SearchRequest(
                 question=question,
-                embedding=self.embedder.embed_query(question.text),
+                embedding=self._embedded(question.text, expansion),
                 embedding_model=self.embedder.model_id,
-                terms=terms,
+                terms=tuple(dict.fromkeys((*terms, *query_terms(expansion.query)))),
                 names=names_in(question.text),
                 depth=self.depth,
                 rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
@@ -67,9 +75,25 @@ class Retriever:
                 lexical_weight=weights.lexical,
             )
         )
+        if expansion.note:
+            found = replace(found, notes=(*found.notes, expansion.note))
         if self.reranker is not None:
             found = self.reranker.rerank(question, found)
         return replace(found, candidates=diversified(found.candidates, question.limit))
+
+    def _embedded(self, text: str, expansion: Expansion) -> Vector:
+        """The question's vector; with an expansion the middle of the question's, the rewritten one's and the passage's.
+
+        HyDE takes the question itself for one of the passages: what the model made up can't lead far away from it.
+        """
+        vectors = [self.embedder.embed_query(text)]
+        if expansion.query:
+            vectors.append(self.embedder.embed_query(expansion.query))
+        if expansion.passage:
+            vectors.append(self.embedder.embed_documents([expansion.passage])[0])
+        middle: Vector = np.stack(vectors).mean(axis=0, dtype=np.float32)
+        length = float(np.linalg.norm(middle))
+        return vectors[0] if len(vectors) == 1 or length < _LEAST_LENGTH else middle / np.float32(length)
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.

@@ -12,6 +12,7 @@ from typing import Any
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
+from strata.model.chat import ModelUsage
 from strata.model.corpus import SkippedFile
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock
@@ -532,6 +533,7 @@ def _job_of(item: Item) -> Job:
             generation=report["generation"],
             skipped=tuple(SkippedFile(**entry) for entry in report["skipped"]),
             failed=tuple(SkippedFile(**entry) for entry in report["failed"]),
+            usage=None if report.get("usage") is None else ModelUsage(**report["usage"]),
         ),
         error_code=item["error_code"],
         error_message=item["error_message"],
@@ -557,6 +559,7 @@ def _report_text(report: JobReport) -> str:
             "generation": report.generation,
             "skipped": capped(report.skipped),
             "failed": capped(report.failed),
+            "usage": None if report.usage is None else asdict(report.usage),
         },
         ensure_ascii=False,
         separators=(",", ":"),
