@@ -298,8 +298,8 @@ def _show_job(screen: Screen, job: JobView) -> None:
         screen.line(f"{name}: {job[name]}")
     for name, count in job["counters"].items():
         screen.line(f"{name}: {count}")
-    if job.get("preambles"):
-        screen.line(f"preambles: {usage_text(job['preambles'])}")
+    if usage := job.get("preambles"):
+        screen.line(f"preambles: {usage_text(usage)}")
     if job["error"]:
         screen.line(f"error: {job['error']['message']} [{job['error']['code']}]", style="red")
     for title, entries in (("failed", job["failed"]), ("skipped", job["skipped"])):
