@@ -74,7 +74,7 @@ def test_rewriting_and_hyde_are_chosen_by_name(name: str, rewrite: int, hyde: in
 @pytest.mark.parametrize(
     ("environment", "names"),
     [
-        ({"STRATA_CHAT": "gpt"}, "STRATA_CHAT must be one of: bedrock, openai"),
+        ({"STRATA_CHAT": "gpt"}, "STRATA_CHAT must be one of: bedrock, extractive, openai"),
         ({"STRATA_CHAT": "openai"}, "STRATA_CHAT_MODEL"),
         ({"STRATA_CHAT": "openai", "STRATA_CHAT_MODEL": "m"}, "STRATA_CHAT_URL"),
         ({"STRATA_RERANKER": "best"}, "STRATA_RERANKER must be one of"),
@@ -105,8 +105,11 @@ def test_what_is_wrong_is_named(environment: dict[str, str], names: str) -> None
         choose_all()
 
 
-def test_the_preambles_version_is_the_preamblers() -> None:
-    settings = load_model_settings(CHAT | {"STRATA_PREAMBLE": "chat", "STRATA_PREAMBLE_LAYERS": "c0, d3,C0"})
+@pytest.mark.parametrize(
+    "chat", [CHAT, {"STRATA_CHAT": "extractive"}, {"STRATA_CHAT": "bedrock", "STRATA_CHAT_MODEL": "m"}]
+)
+def test_the_preambles_version_is_the_preamblers(chat: dict[str, str]) -> None:
+    settings = load_model_settings(chat | {"STRATA_PREAMBLE": "chat", "STRATA_PREAMBLE_LAYERS": "c0, d3,C0"})
     written = choosing.preambler(
         choosing.chat_model(settings.chat), settings.preamble, HashedEmbedder(), chunk_tokens=500
     )

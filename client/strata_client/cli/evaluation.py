@@ -34,10 +34,16 @@ def run(
     *,
     data: Sets,
     sets: Chosen = "",
-    steps: Annotated[str, typer.Option(help="naive, bm25+rrf, weighing, names, features; default: all.")] = "",
+    steps: Annotated[
+        str,
+        typer.Option(
+            help="naive, bm25+rrf, weighing, names, features, cross-encoder, rewrite, hyde, preamble; default: all. "
+            "The last four use the models that STRATA_RERANKER… and STRATA_CHAT… name, and are skipped without."
+        ),
+    ] = "",
     embedder: EmbedderName = "onnx",
     layers: Annotated[str, typer.Option(help="Ask these layers only, say C0,D3; default: all.")] = "",
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Save nDCG@10 as a picture.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Save nDCG@10 as a picture, .png or .svg.")] = None,
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,16 +55,18 @@ def run(
     Example: strata eval run --data ~/sets/scifact --json
     """
     running = _harness()
+    from strata_eval.plotting import checked_plot, save_plot
+
     screen = Screen(as_json=as_json)
     home = data_directory(state)
+    if plot is not None:
+        checked_plot(plot)
     reports = running.run(
         data, sets=_names(sets), steps=_names(steps), embedder=embedder, layers=_names(layers),
         models=home / "models", cache=home / "eval", say=screen.note,
     )  # fmt: skip
     if plot is not None:
-        from strata_eval.plotting import ladder_svg
-
-        plot.write_text(ladder_svg(reports), encoding="utf-8")
+        save_plot(reports, plot)
         screen.note(f"The plot is in {plot}.")
     if as_json:
         screen.result(reports[0] if len(reports) == 1 else {"sets": reports})

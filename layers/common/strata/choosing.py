@@ -27,8 +27,12 @@ _LEAST_PREAMBLE_TOKENS = 10
 def chat_model(settings: ChatSettings, *, timeout_s: float | None = None) -> ChatModel:
     """The chat model, not repeated. Raises `ConfigurationError` where none is named, or not whole."""
     limit_s = timeout_s or settings.timeout_s
-    if settings.name not in ("openai", "bedrock"):
-        raise ConfigurationError("STRATA_CHAT must be one of: bedrock, openai.")
+    if settings.name not in ("bedrock", "extractive", "openai"):
+        raise ConfigurationError("STRATA_CHAT must be one of: bedrock, extractive, openai.")
+    if settings.name == "extractive":
+        from strata.providers.extractive.chat import ExtractiveChat
+
+        return ExtractiveChat()
     if not settings.model:
         raise ConfigurationError("STRATA_CHAT_MODEL is not set.")
     if settings.name == "openai":
@@ -58,7 +62,7 @@ def version_of_preambles(settings: ModelSettings) -> str:
     if not writes_preambles(settings.preamble):
         return ""
     return preamble_version(
-        settings.chat.model,
+        "extractive" if settings.chat.name == "extractive" else settings.chat.model,
         layers=_layers(settings.preamble),
         tokens=settings.preamble.tokens,
         document_characters=settings.preamble.document_characters,

@@ -65,8 +65,8 @@ class EmbedderSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
     """The chat model behind preambles and rewriting. `name` is `openai` (any server that speaks its API, at `url`),
-    `bedrock`, or empty: there is none. Prices are for a million tokens, in any one currency; without them tokens alone
-    are reported.
+    `bedrock`, `extractive` (no model: it answers with a line of what it is shown), or empty: there is none. Prices are
+    for a million tokens, in any one currency; without them tokens alone are reported.
     """
 
     name: str = ""
@@ -110,7 +110,7 @@ class RerankerSettings:
     """`name` is `features` (a linear model over the ranking fields), `none` (the order of the fusion), or a
     cross-encoder that orders anew what `features` has put in front: `bedrock`, `cohere` and `tei` (servers, at `url`),
     `onnx` (a model directory under `model_directory`, `reranker` unless `model` is another). After `timeout_s` the
-    order before stands.
+    order before stands. `price` is for a thousand questions.
     """
 
     name: str = "features"
@@ -120,6 +120,7 @@ class RerankerSettings:
     model_directory: str = ""
     timeout_s: float = 3.0
     rows: int = 50
+    price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
