@@ -252,6 +252,14 @@ class RetrievedView(TypedDict):
     rows: list[Row]
 
 
+class IndexedFile(TypedDict):
+    """A file as it was indexed, whole."""
+
+    path: str
+    blob_sha: str
+    text: str
+
+
 class SearchOptions(TypedDict, total=False):
     """What a question or a search may say beyond its words; the meaning of each is the API's."""
 

@@ -12,9 +12,10 @@ from strata.model.chat import ModelUsage, Prices
 from strata.ports import ChatModel, PassageScorer, Preambler, TokenCounter
 from strata.providers.persistence import PATIENT, PersistentChat
 from strata.settings.load import load_model_settings
-from strata.settings.model import IndexingSettings, PreambleSettings, RerankerSettings
+from strata.settings.model import ChatSettings, IndexingSettings, PreambleSettings, RerankerSettings
 from strata_eval.reply_cache import Meter, MeteredChat, MeteredScorer, ReplyCache
 
+REPLIES = "replies.sqlite"
 NO_CHAT = "no chat model is configured: set STRATA_CHAT and STRATA_CHAT_MODEL"
 NO_SCORER = f"no cross-encoder is configured: set STRATA_RERANKER to one of {', '.join(choosing.CROSS_ENCODERS)}"
 
@@ -56,20 +57,30 @@ class OptionalModels:
         return self.chat_meter.read_saved_s() + self.scorer_meter.read_saved_s()
 
 
+def optional_chat(cache: Path, environment: Mapping[str, str] = os.environ) -> ChatModel | None:
+    """The chat model that the environment names, if it names one; replies are kept in `cache` between runs."""
+    settings = load_model_settings(environment).chat
+    return _metered_chat(settings, ReplyCache(cache / REPLIES), Meter()) if settings.name else None
+
+
+def _metered_chat(settings: ChatSettings, replies: ReplyCache, meter: Meter) -> MeteredChat:
+    model = PersistentChat(chat=choosing.chat_model(settings), policy=PATIENT)
+    fingerprint = f"{settings.name} {settings.url} {settings.model}"
+    return MeteredChat(chat=model, cache=replies, meter=meter, fingerprint=fingerprint)
+
+
 def optional_models(counter: TokenCounter, cache: Path, environment: Mapping[str, str] = os.environ) -> OptionalModels:
     """Those that `STRATA_CHAT…` and `STRATA_RERANKER…` name; raises `ConfigurationError` for one that is named wrongly.
 
     Replies are kept in `cache` between runs.
     """
     settings = load_model_settings(environment)
-    replies = ReplyCache(cache / "replies.sqlite")
+    replies = ReplyCache(cache / REPLIES)
     chat_meter, scorer_meter = Meter(), Meter()
     chat: ChatModel | None = None
     scorer: PassageScorer | None = None
     if settings.chat.name:
-        model = PersistentChat(chat=choosing.chat_model(settings.chat), policy=PATIENT)
-        fingerprint = f"{settings.chat.name} {settings.chat.url} {settings.chat.model}"
-        chat = MeteredChat(chat=model, cache=replies, meter=chat_meter, fingerprint=fingerprint)
+        chat = _metered_chat(settings.chat, replies, chat_meter)
     if settings.reranker.name in choosing.CROSS_ENCODERS:
         model_of_pairs = choosing.scorer(settings.reranker)
         fingerprint = f"{settings.reranker.name} {settings.reranker.url} {model_of_pairs.model_id}"

@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol
 
 from strata.errors import GeneratorRejected
 from strata.model.access import Identity, Principal, Session
-from strata.model.asking import Context, Expansion, Names, Question, Retrieved
+from strata.model.asking import Context, Expansion, IndexedText, Names, Question, Retrieved
 from strata.model.chat import Completion, ModelUsage, Prompt
 from strata.model.corpus import BlobKey, Chunk, FileEntry, Layer, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, Lease
@@ -432,6 +432,14 @@ class ChunkSearch(Protocol):
 
     def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
         """The whole decoded text of the file behind each chunk that the caller may read; others are absent."""
+        ...
+
+    def file_page(
+        self, session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int
+    ) -> list[IndexedText]:
+        """The next files behind the path `after`, in the store's order of paths: at most `limit`, and not another one
+        once `most_bytes` are reached. Empty when there are no more; raises `SessionNotFound`.
+        """
         ...
 
 

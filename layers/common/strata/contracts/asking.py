@@ -15,7 +15,7 @@ from strata.contracts.jobs import View
 from strata.errors import InvalidQuery, InvalidRequest, SessionNotFound
 from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Citation, Explanation, Filter, Question, Retrieved, SourcePiece
+from strata.model.asking import Candidate, Citation, Explanation, Filter, IndexedText, Question, Retrieved, SourcePiece
 from strata.model.corpus import Layer, Span
 from strata.retrieval.analyser import analyse
 from strata.retrieval.retrieve import checked_text
@@ -376,6 +376,35 @@ class RetrievedView(View):
             embedding_model=retrieved.embedding_model,
             notes=list(retrieved.notes),
             rows=[RowView.of(candidate) for candidate in retrieved.candidates],
+        )
+
+
+class FileView(View):
+    """A file as it was indexed."""
+
+    path: str
+    blob_sha: str
+    text: str
+
+    @classmethod
+    def of(cls, file: IndexedText) -> FileView:
+        # Half a character can't be sent; it shows as U+FFFD.
+        return cls(path=file.path, blob_sha=file.blob_sha, text=file.text.encode("utf-8", "replace").decode())
+
+
+class FilePageView(View):
+    """`next` is the `after` of the next page; null when there are no more files."""
+
+    session_id: str
+    files: list[FileView]
+    next: str | None
+
+    @classmethod
+    def of(cls, session_id: str, files: Sequence[IndexedText]) -> FilePageView:
+        return cls(
+            session_id=session_id,
+            files=[FileView.of(file) for file in files],
+            next=files[-1].path if files else None,
         )
 
 

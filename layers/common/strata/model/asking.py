@@ -180,6 +180,15 @@ class Retrieved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedText:
+    """A file as it was indexed: its whole decoded text."""
+
+    path: str
+    blob_sha: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePiece:
     """A numbered source of the context: `text` is the file between the lines of `span`, never rendered content."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
-from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, Question, Retrieved
+from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, IndexedText, Question, Retrieved
 from strata.model.corpus import Layer, Vector
 from strata.ports import ChunkSearch, Embedder, Expander, Reranker, SearchRequest
 from strata.retrieval.analyser import query_terms
@@ -19,6 +19,8 @@ from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
 from strata.retrieval.naming import names_in
 from strata.retrieval.weighing import fusion_weights, shape_of
 
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""Of the files of one page: after it no further one begins, so that a reply stays within what a function may answer."""
 MAX_FILE_CHUNKS = 500
 """Rows that one call for exact files returns at most."""
 
@@ -121,6 +123,14 @@ class Retriever:
         if not wanted:
             return ()
         return self.search.files(session_id, identity, wanted, layers=layers, limit=MAX_FILE_CHUNKS).candidates
+
+    def file_page(self, session_id: str, identity: Identity, *, after: str = "", limit: int = 100) -> list[IndexedText]:
+        """The next files that the caller may read, whole, behind the path `after`; empty when there are no more.
+
+        Raises `InvalidPath` for a path that can't be one, and `SessionNotFound`.
+        """
+        (behind,) = checked_paths([after]) or ("",)
+        return self.search.file_page(session_id, identity, after=behind, limit=limit, most_bytes=MAX_PAGE_BYTES)
 
 
 def _checked(question: Question) -> Question:

@@ -15,7 +15,7 @@ from psycopg import sql
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.indexing.reading import read_text
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Explanation, Retrieved
+from strata.model.asking import Candidate, Explanation, IndexedText, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.ports import SearchRequest
 from strata.retrieval.explain import explanation
@@ -25,6 +25,7 @@ from strata.retrieval.statements import (
     NO_INDEX,
     SESSION_COLUMNS,
     Statement,
+    file_page_statement,
     files_statement,
     index_statement,
     search_statement,
@@ -86,6 +87,23 @@ class PostgresSearch:
         for path, content, found in rows:
             texts.update(dict.fromkeys(found, read_text(path, content)))
         return texts
+
+    def file_page(
+        self, session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int
+    ) -> list[IndexedText]:
+        statement = file_page_statement(session_id, identity, after=after, limit=limit, most_bytes=most_bytes)
+        for _ in range(_ATTEMPTS):
+            rows = self._rows(statement, session_id, identity)
+            if not rows:
+                raise SessionNotFound
+            if not rows[0][0]:
+                return [
+                    IndexedText(path=path, blob_sha=blob_sha, text=read_text(path, content))
+                    for _, path, blob_sha, content in rows
+                    if path is not None
+                ]
+            self._indexes.pop(session_id, None)
+        raise StoreUnavailable("The session's index is being replaced; ask again.")
 
     def _found(self, statement: Statement, session_id: str, identity: Identity) -> list[dict[str, Any]]:
         """The rows by column name: at least one, without a chunk if nothing was found."""
