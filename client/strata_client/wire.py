@@ -31,6 +31,14 @@ class PathReason(TypedDict):
     reason: str
 
 
+class ParserNote(TypedDict):
+    """What could not be made of a file that is indexed all the same; `line` is None for the whole of it."""
+
+    path: str
+    line: int | None
+    reason: str
+
+
 class ErrorView(TypedDict):
     code: str
     message: str
@@ -73,8 +81,8 @@ class ModelUsage(TypedDict):
 
 
 class JobView(TypedDict):
-    """`skipped` and `failed` are capped lists; the counters are whole. `preambles` is what a chat model used to write
-    them, null where it writes none.
+    """`skipped`, `failed` and `notes` are capped lists; the counters and `note_count` are whole. `preambles` is what a chat
+    model used to write them, null where it writes none.
     """
 
     job_id: str
@@ -89,6 +97,8 @@ class JobView(TypedDict):
     generation: int | None
     skipped: list[PathReason]
     failed: list[PathReason]
+    notes: list[ParserNote]
+    note_count: int
     preambles: ModelUsage | None
     error: ErrorView | None
     links: dict[str, str]

@@ -29,7 +29,7 @@ def post_changes(
     session_id: str, request: PostChanges, identity: Annotated[Identity, Depends(caller)]
 ) -> ChangesAccepted:
     job = bootstrap.lifecycle().open_changes(identity, session_id, request.lines())
-    return ChangesAccepted(job=JobView.of(job))
+    return ChangesAccepted(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
 
 
 @app.post(
@@ -38,7 +38,8 @@ def post_changes(
     responses=error_responses(404),
 )
 def roll_back(session_id: str, identity: Annotated[Identity, Depends(caller)]) -> RollBackAccepted:
-    return RollBackAccepted(job=JobView.of(bootstrap.lifecycle().open_roll_back(identity, session_id)))
+    job = bootstrap.lifecycle().open_roll_back(identity, session_id)
+    return RollBackAccepted(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
 
 
 @app.post("/internal/rag/index/changes", responses={202: {"model": Indexed}, **error_responses(403, 404, 409, 413)})
@@ -49,7 +50,7 @@ def index_changes(
     accepted = bootstrap.lifecycle().open_changes(identity, request.session_id, request.lines())
     job = bootstrap.event_feed().ended(accepted.job_id, wait_s=LONGEST_WAIT_S)
     response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED
-    return Indexed(job=JobView.of(job))
+    return Indexed(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
 
 
 def on_changes(event: dict[str, Any], context: Any) -> None:

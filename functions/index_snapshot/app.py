@@ -41,7 +41,7 @@ def open_session(
         reindex=request.reindex,
     )
     response.status_code = status.HTTP_201_CREATED if opened.created else status.HTTP_200_OK
-    return SessionOpened.of(opened)
+    return SessionOpened.of(opened, bootstrap.job_reader().shown(identity, opened.job))
 
 
 @app.patch("/api/rag/sessions/{session_id}", responses=error_responses(404))
@@ -70,10 +70,11 @@ def index_snapshot(
         project_id=request.project_id,
         readers=request.readers,
         inline=request.lines(),
+        reindex=request.reindex,
     )
     job = bootstrap.event_feed().ended(opened.job.job_id, wait_s=LONGEST_WAIT_S)
     response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED
-    return Indexed(job=JobView.of(job))
+    return Indexed(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
 
 
 # --- the states of the re-indexing state machine, one handler each --------------------------------------------------

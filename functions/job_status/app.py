@@ -53,7 +53,7 @@ def list_failures(identity: Caller, status: Annotated[Literal["failed"], Query()
     """Failed jobs and dead letters of every session that the caller may read; `status=failed` is the only list yet."""
     failures = bootstrap.job_control().failures(identity)
     return FailureList(
-        jobs=[JobView.of(job) for job in failures.jobs],
+        jobs=[JobView.of(job) for job in bootstrap.job_reader().all_shown(identity, failures.jobs)],
         dead_letters=[DeadLetterView.of(letter) for letter in failures.dead_letters],
     )
 
@@ -61,13 +61,15 @@ def list_failures(identity: Caller, status: Annotated[Literal["failed"], Query()
 @app.post("/api/rag/jobs/{job_id}/cancel", status_code=status.HTTP_202_ACCEPTED, responses=error_responses(404, 409))
 def cancel_job(job_id: str, identity: Caller) -> JobChanged:
     """The job is `cancelled` already, or still `running` and will be at its worker's next heartbeat."""
-    return JobChanged(job=JobView.of(bootstrap.job_control().cancel(identity, job_id)))
+    job = bootstrap.job_control().cancel(identity, job_id)
+    return JobChanged(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
 
 
 @app.post("/api/rag/jobs/{job_id}/retry", status_code=status.HTTP_202_ACCEPTED, responses=error_responses(404, 409))
 def retry_job(job_id: str, identity: Caller) -> JobChanged:
     """`job_id` is a failed job's or a dead letter's; the reply has the new job."""
-    return JobChanged(job=JobView.of(bootstrap.job_control().retry(identity, job_id)))
+    job = bootstrap.job_control().retry(identity, job_id)
+    return JobChanged(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
 
 
 @app.get("/api/rag/jobs/{job_id}", responses=error_responses(404))
@@ -95,7 +97,7 @@ def get_events(
     news = bootstrap.event_feed().after(job.job_id, after if last_event_id is None else last_event_id, wait_s=wait_s)
     if news.over:
         return Response(status_code=204)
-    terminal = JobView.of(news.job).model_dump(mode="json")
+    terminal = JobView.of(bootstrap.job_reader().shown(identity, news.job)).model_dump(mode="json")
     return Response(
         sse_text(news.events, terminal=terminal),
         media_type="text/event-stream",

@@ -444,6 +444,7 @@ PROGRAM = """
 import signal
 import sys
 from pathlib import Path
+from strata_client.cli.cloud import serve
 from strata_local.up import LocalCloud
 
 def stop(number, frame):
@@ -455,7 +456,7 @@ cloud = LocalCloud(Path(sys.argv[1]), port=0, template=Path(sys.argv[2]), report
 with cloud:
     cloud.warm()
     print(f"pids {sum(cloud.functions.pids.values(), [])}", flush=True)
-    signal.pause()
+    serve()
 """
 
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import boto3
+import psycopg
 import pytest
 
 from tests.support.aws import aws_endpoint, make_jobs_table
@@ -46,6 +48,20 @@ def stores(endpoint: str) -> tuple[dict[str, str], str, str]:
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     table = make_jobs_table(client("dynamodb", endpoint))
     return {**AWS, "AWS_ENDPOINT_URL": endpoint}, bucket, table
+
+
+@contextmanager
+def impatient(database: TestDatabase) -> Iterator[None]:
+    """A transaction that stands still is ended after two seconds instead of a minute."""
+    setting = f"ALTER ROLE strata_index IN DATABASE {database.name} {{}} idle_in_transaction_session_timeout"
+    _as_owner(database, setting.format("SET") + " = '2s'")
+    yield
+    _as_owner(database, setting.format("RESET"))
+
+
+def _as_owner(database: TestDatabase, statement: str) -> None:
+    with psycopg.connect(database.owner_url, autocommit=True) as owner:
+        owner.execute(statement.encode())
 
 
 @pytest.fixture(scope="module")

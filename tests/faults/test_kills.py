@@ -14,7 +14,8 @@ import pytest
 
 from strata import bootstrap
 from strata.model.jobs import Job
-from tests.support.fault_world import POINTS, World, apply, killed
+from tests.support.fault_worker import FILL_FILES
+from tests.support.fault_world import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Model, World, apply, killed
 from tests.support.index_statistics import assert_rows_agree
 
 RUNS = int(os.environ.get("STRATA_FAULT_RUNS", "10"))
@@ -22,6 +23,8 @@ GROUP = 10
 AT_ONCE = 4
 MOST_KILLS = 4
 """A job that was begun five times without an end is given up; that is another test."""
+TWO_BATCHES = {FILL_FILES: "3", "STRATA_PREPARE_WORKERS": "1"}
+"""Of the five files that a new index is filled with, in one process."""
 PATHS = [*(f"docs/{name}.md" for name in "abcdef"), *(f"src/{name}.py" for name in "uvw")]
 
 
@@ -44,20 +47,34 @@ def changes_of(rng: random.Random) -> list[dict[str, Any]]:
 
 def run(world: World, seed: int) -> int:
     """One seeded run in a session of its own; how many workers were killed."""
-    rng, session, kills = random.Random(seed), f"run-{seed}", 0
-    files = {path: content(rng, path) for path in rng.sample(PATHS, 4)}
-    jobs: list[Job] = [world.snapshot(session, files)]
+    rng, session, kills, model = random.Random(seed), f"run-{seed}", 0, Model()
+    model.snapshot({path: content(rng, path) for path in rng.sample(PATHS, 4)})
+    jobs: list[Job] = [world.snapshot(session, model.files)]
     for number in range(rng.randrange(1, 4) + 1):
+        points = POINTS
         if number:
-            changes = changes_of(rng)
-            apply(files, changes)
-            jobs.append(world.changes(session, changes))
+            job, points = request(rng, world, session, model)
+            jobs.append(job)
         for _ in range(rng.choice([1, 1, 2])):  # some notifications come twice
-            fault = f"{rng.choice(POINTS)}:{rng.choice([1, 1, 2])}" if kills < MOST_KILLS else ""
+            fault = f"{rng.choice(points)}:{rng.choice([1, 1, 2])}" if kills < MOST_KILLS else ""
             kills += killed(world.deliver(rng.choice([jobs[-1], rng.choice(jobs)]), fault=fault))
     world.finish(session, jobs)
-    world.check(session, jobs, files)
+    world.check(session, jobs, model.files)
     return kills
+
+
+def request(rng: random.Random, world: World, session: str, model: Model) -> tuple[Job, tuple[str, ...]]:
+    """A job of any kind, done in the model, and where its worker may die."""
+    kind = rng.choice(["changes", "changes", "reindex", "roll_back"])
+    if kind == "reindex" and model.files:
+        model.snapshot({path: content(rng, path) for path in rng.sample(PATHS, 4)}, reindex=True)
+        return world.snapshot(session, model.files, reindex=True), NEW_INDEX_POINTS
+    if kind == "roll_back" and model.before:
+        model.roll_back()
+        return world.roll_back(session), ROLL_BACK_POINTS
+    changes = changes_of(rng)
+    model.changes(changes)
+    return world.changes(session, changes), POINTS
 
 
 @pytest.mark.timeout(1_200)
@@ -88,3 +105,41 @@ def test_a_worker_killed_at(shared_world: World, point: str) -> None:
         assert killed(shared_world.deliver(second, fault=point))
     shared_world.finish(session, [first, second])
     shared_world.check(session, [first, second], files)
+
+
+@pytest.mark.parametrize("point", NEW_INDEX_POINTS)
+def test_a_worker_killed_while_it_builds_a_new_index_at(shared_world: World, point: str) -> None:
+    """There are two batches of files, and an index that nobody needs any more; where work is repeated, two die."""
+    session, model = f"anew-{point}", Model()
+    jobs = []
+    for number in range(3):
+        many = {f"docs/{each}.md": f"# {number} {each}\n" for each in range(5)}
+        model.snapshot(many, reindex=number > 0)
+        jobs.append(shared_world.snapshot(session, model.files, reindex=number > 0))
+        if number < 2:
+            shared_world.deliver(jobs[-1]).join()
+    for times in (1, 2) if point in ("before_fill", "in_fill_before_its_end", "after_fill", "in_collect") else (1,):
+        assert killed(shared_world.deliver(jobs[-1], fault=f"{point}:{times}", **TWO_BATCHES))
+        shared_world.let_the_lease_end(session)
+    shared_world.finish(session, jobs)
+    shared_world.check(session, jobs, model.files)
+    model.roll_back()
+    jobs.append(shared_world.roll_back(session))
+    shared_world.finish(session, jobs)
+    shared_world.check(session, jobs, model.files)
+
+
+@pytest.mark.parametrize("point", ROLL_BACK_POINTS)
+def test_a_worker_killed_while_it_rolls_back_at(shared_world: World, point: str) -> None:
+    session, model = f"back-{point}", Model()
+    jobs = []
+    for number in range(2):
+        model.snapshot({"docs/a.md": f"# {number}\n"}, reindex=number > 0)
+        jobs.append(shared_world.snapshot(session, model.files, reindex=number > 0))
+        shared_world.deliver(jobs[-1]).join()
+    model.roll_back()
+    jobs.append(shared_world.roll_back(session))
+    assert killed(shared_world.deliver(jobs[-1], fault=point))
+    shared_world.finish(session, jobs)
+    shared_world.check(session, jobs, model.files)
+    assert_rows_agree(shared_world.database.owner_url)

@@ -17,6 +17,7 @@ import pytest
 
 from strata import bootstrap
 from strata.model.jobs import Job, JobStatus
+from tests.faults.conftest import impatient
 from tests.faults.test_kills import PATHS, changes_of, content
 from tests.support.fault_world import ANN, LEASE_S, POINTS, World, apply, killed, wait_until_stopped
 from tests.support.index_statistics import assert_rows_agree
@@ -112,13 +113,8 @@ def test_every_event_three_times_in_any_order_changes_nothing(shared_world: Worl
 
 @pytest.fixture
 def impatient_postgres(shared_world: World) -> Iterator[None]:
-    """A transaction that stands still is ended after two seconds instead of a minute."""
-    name = shared_world.database.name
-    setting = "idle_in_transaction_session_timeout"
-    with psycopg.connect(shared_world.database.owner_url, autocommit=True) as owner:
-        owner.execute(f"ALTER ROLE strata_index IN DATABASE {name} SET {setting} = '2s'".encode())
+    with impatient(shared_world.database):
         yield
-        owner.execute(f"ALTER ROLE strata_index IN DATABASE {name} RESET {setting}".encode())
 
 
 @pytest.mark.usefixtures("impatient_postgres")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from strata.model.chat import ModelUsage
-from strata.model.corpus import BlobKey
+from strata.model.corpus import BlobKey, Note
 from strata.ports import BlobCache
 from tests.support.factories import blob_key, prepared_blob
 
@@ -79,6 +79,14 @@ class BlobCacheContract:
     def test_a_key_that_differs_in_one_part_is_another_key(self, cache: BlobCache, other: BlobKey) -> None:
         cache.keep([prepared_blob()])
         assert cache.present([other]) == set()
+
+    def test_what_was_said_about_a_file_is_found_by_its_path(self, cache: BlobCache) -> None:
+        notes = (Note(reason="unreadable frontmatter", line=3), Note(reason="too large"))
+        noted, silent = prepared_blob("a.md", "# A", notes=notes), prepared_blob("b.md", "# B")
+        cache.keep([noted, silent])
+        unknown = replace(noted.key, blob_sha="0" * 64)
+        assert cache.notes([noted.key, silent.key, unknown]) == {"a.md": notes}
+        assert cache.notes([]) == {}
 
     def test_contents_are_found_whatever_prepared_them(self, cache: BlobCache) -> None:
         kept, unknown = prepared_blob("a.md", "# A"), blob_key("b.md", "# B")

@@ -17,6 +17,8 @@ from strata.model.corpus import (
     EmbeddedChunk,
     FileEntry,
     Layer,
+    Link,
+    Note,
     PreparedBlob,
     SourceFile,
     Span,
@@ -158,7 +160,8 @@ def prepared_blob(
     *,
     chunks: Sequence[EmbeddedChunk] | None = None,
     key: BlobKey | None = None,
-    notes: Sequence[str] = (),
+    notes: Sequence[Note] = (),
+    links: Sequence[Link] = (),
     dimension: int = DIMENSION,
 ) -> PreparedBlob:
     """A prepared file; without `chunks` it has one D3 chunk for each paragraph."""
@@ -169,4 +172,6 @@ def prepared_blob(
             embedded_chunk(paragraph, path=path, ordinal=ordinal, dimension=dimension)
             for ordinal, paragraph in enumerate(paragraphs)
         ]
-    return PreparedBlob(key=key or blob_key(path, body), source=body, chunks=tuple(chunks), notes=tuple(notes))
+    return PreparedBlob(
+        key=key or blob_key(path, body), source=body, chunks=tuple(chunks), notes=tuple(notes), links=tuple(links)
+    )

@@ -184,6 +184,8 @@ def job_view(status: str = "done", **changes: Any) -> dict[str, Any]:
         "generation": 3,
         "skipped": [{"path": "logo.png", "reason": "binary"}],
         "failed": [],
+        "notes": [],
+        "note_count": 0,
         "preambles": None,
         "error": None,
         "links": {"self": "/api/rag/jobs/job-1", "events": "/api/rag/jobs/job-1/events"},

@@ -19,7 +19,7 @@ from strata.errors import (
 )
 from strata.model.access import Identity, Principal, Session
 from strata.model.chat import ModelUsage
-from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, Vector
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Note, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import (
     Advanced,
@@ -64,6 +64,9 @@ class FakeBlobCache:
     def contents(self, keys: Collection[BlobKey]) -> dict[BlobKey, bytes]:
         found = {_content_of(key): blob.source for key, blob in self.blobs.items()}
         return {key: found[_content_of(key)] for key in keys if _content_of(key) in found}
+
+    def notes(self, keys: Collection[BlobKey]) -> dict[str, tuple[Note, ...]]:
+        return {key.path: self.blobs[key].notes for key in keys if key in self.blobs and self.blobs[key].notes}
 
     def in_new_process(self) -> FakeBlobCache:
         return self
@@ -270,7 +273,10 @@ class FakeSessionStore:
             index = self._held(request.index_id, request.job_id, request.fence)
             if len(index.files) != request.files:
                 raise TemporaryError("The new index holds other files.")
+            held_files = bool(self.files[request.session_id])
             self._swap(session, request.index_id)
+            if not held_files:
+                del self.previous[request.session_id]
             return self._finish(self.sessions[request.session_id], request, request.counters)
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:

@@ -16,8 +16,12 @@ from typing import Any
 import boto3
 
 from strata import bootstrap
+from strata.indexing import new_index
 from tests.support.lambda_events import LambdaContext, load_function
 from tests.support.shaky_embedder import VARIABLE, shaky_embedder
+
+FILL_FILES = "STRATA_TEST_FILL_FILES"
+"""Files of one transaction of a filling, so that few files make several."""
 
 _CHANGES = load_function("index_changes")
 _SNAPSHOT = load_function("index_snapshot")
@@ -60,6 +64,8 @@ def work(environment: Mapping[str, str], handler: str, event: dict[str, Any], re
     """Run one event to its end; what the handler raises is the process's exit code 1."""
     os.environ.update(environment)
     logging.disable(logging.CRITICAL)
+    if files := os.environ.get(FILL_FILES):
+        new_index.FILL_FILES = int(files)
     if os.environ.get(VARIABLE):
         bootstrap.embedder = shaky_embedder  # type: ignore[assignment]
     try:

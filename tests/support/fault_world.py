@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -54,8 +54,57 @@ POINTS = (
     "after_release",
 )
 """Every place in a worker's way where it is killed."""
+NEW_INDEX_POINTS = (
+    "before_begin",
+    "in_begin",
+    "after_begin",
+    "before_fill",
+    "in_fill_before_its_end",
+    "after_fill",
+    "before_commit_mark",
+    "after_commit_mark",
+    "before_flip",
+    "in_flip_before_its_end",
+    "after_flip",
+    "in_collect",
+    "before_finish",
+    "after_finish",
+)
+"""… on the way of a snapshot into a new index; those before and after it are the same."""
+ROLL_BACK_POINTS = (
+    "before_commit_mark",
+    "after_commit_mark",
+    "before_roll_back",
+    "in_roll_back_before_its_end",
+    "after_roll_back",
+    "before_finish",
+)
 
 Files = Mapping[str, str]
+
+
+@dataclass
+class Model:
+    """What a session holds after its jobs, one after the other: the live index's files, and those of the one before."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    before: dict[str, str] | None = None
+
+    def snapshot(self, files: Files, *, reindex: bool = False) -> None:
+        if reindex:
+            self.before = dict(self.files)
+        self.files = dict(files)
+
+    def changes(self, changes: Sequence[Mapping[str, Any]]) -> None:
+        apply(self.files, changes)
+
+    def roll_back(self) -> None:
+        assert self.before is not None
+        self.files, self.before = self.before, self.files
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        return {path: blob_sha_of(content.encode()) for path, content in self.files.items()}
 
 
 @dataclass
@@ -92,12 +141,15 @@ class World:
 
     # --- requests ---
 
-    def snapshot(self, session_id: str, files: Files, *, project_id: str = "shop") -> Job:
+    def snapshot(self, session_id: str, files: Files, *, project_id: str = "shop", reindex: bool = False) -> Job:
         lines = [{"path": path, "content": content} for path, content in files.items()]
         opened = bootstrap.lifecycle().open_snapshot(
-            ANN, session_id=session_id, project_id=project_id, inline=_json_lines(lines)
+            ANN, session_id=session_id, project_id=project_id, inline=_json_lines(lines), reindex=reindex
         )
         return opened.job
+
+    def roll_back(self, session_id: str) -> Job:
+        return bootstrap.lifecycle().open_roll_back(ANN, session_id)
 
     def changes(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> Job:
         return bootstrap.lifecycle().open_changes(ANN, session_id, _json_lines(changes))
@@ -121,7 +173,7 @@ class World:
 
     def deliver(self, job: Job, **options: Any) -> Any:
         """The notification about a job's object, in a new process."""
-        handler = "changes" if job.kind is JobKind.CHANGES else "uploads"
+        handler = "uploads" if job.kind is JobKind.SNAPSHOT else "changes"
         return self.start(handler, s3_event(job.object_key, version=job.object_version), **options)
 
     def obey(self, order: WorkOrder, **options: Any) -> Any:
@@ -143,8 +195,21 @@ class World:
         return found
 
     def files(self, session_id: str) -> dict[str, str]:
-        """What the index says that it holds: hashes by path."""
-        return dict(self._rows("SELECT path, blob_sha FROM rag_session_chunk_map WHERE session_id = %s", session_id))
+        """What the live index says that it holds: hashes by path."""
+        return self.applied(session_id)[1]
+
+    def applied(self, session_id: str) -> tuple[int, dict[str, str]]:
+        """The place of the job that was applied last, and what the live index then says that it holds."""
+        rows = self._rows(
+            "SELECT s.applied_seq, m.path, m.blob_sha FROM rag_sessions AS s LEFT JOIN rag_session_chunk_map AS m"
+            " ON m.index_id = s.active_index_id WHERE s.session_id = %s",
+            session_id,
+        )
+        return rows[0][0], {path: blob_sha for _, path, blob_sha in rows if path is not None}
+
+    def indexes(self, session_id: str) -> int:
+        ((count,),) = self._rows("SELECT count(*) FROM rag_indexes WHERE session_id = %s", session_id)
+        return int(count)
 
     def chunks(self, session_id: str) -> list[tuple[Any, ...]]:
         """The rows that readers see, without their numbers."""
@@ -175,19 +240,25 @@ class World:
                 return
             if time.monotonic() > limit:
                 raise AssertionError(f"{session_id} does not come to its end: {order}")
-            leased_s = order.lease_until_ms / 1000 + LEASE_S / 5 - time.time()
-            if leased_s > 0:  # a worker that came now would only find the lock taken
-                time.sleep(min(leased_s, LEASE_S))
-                continue
+            if order.lease_until_ms:  # a worker that came now would only find the lock taken
+                time.sleep(_leased_s(order))
             for called in self.sweep()[1]:
                 if called.session_id == session_id:
                     self.obey(called, **options).join()
             time.sleep(0.05)
 
-    def check(self, session_id: str, jobs: Sequence[Job], files: Files) -> None:
+    def let_the_lease_end(self, session_id: str) -> None:
+        """Whoever held the lock may be followed."""
+        time.sleep(_leased_s(self.order(session_id)))
+
+    def check(
+        self, session_id: str, jobs: Sequence[Job], files: Files, *, cancelled: Collection[str] = frozenset()
+    ) -> None:
         """The index is what the jobs in their order give, every job has ended once, and the lock is free."""
         ended = [self.job(job) for job in jobs]
-        assert [(job.status, job.error_message) for job in ended] == [(JobStatus.DONE, None)] * len(jobs)
+        assert [(job.status, job.error_message) for job in ended] == [
+            (JobStatus.CANCELLED if job.job_id in cancelled else JobStatus.DONE, None) for job in jobs
+        ]
         assert sorted(job.seq or 0 for job in ended) == list(range(1, len(jobs) + 1))
         for job in ended:
             events = bootstrap.job_store().events_after(job.job_id, 0)
@@ -204,8 +275,9 @@ class World:
         item = bootstrap._jobs_table().get({"pk": f"session#{session_id}", "sk": "order"})
         assert item is not None
         assert "list_name" not in item
-        assert self.generation(session_id) == len(jobs)
-        assert self.files(session_id) == {path: blob_sha_of(content.encode()) for path, content in files.items()}
+        assert self.generation(session_id) == len(jobs) - len(cancelled)
+        assert self.files(session_id) == Model(dict(files)).hashes
+        assert self.indexes(session_id) <= 2  # the live one and the one before
         assert self.chunks(session_id) == self.reference(f"{session_id}.reference", files)
 
     def reference(self, session_id: str, files: Files) -> list[tuple[Any, ...]]:
@@ -215,6 +287,10 @@ class World:
         process.join()
         assert self.job(job).status is JobStatus.DONE
         return self.chunks(session_id)
+
+
+def _leased_s(order: Order) -> float:
+    return min(max(order.lease_until_ms / 1000 + LEASE_S / 5 - time.time(), 0.0), LEASE_S * 1.2)
 
 
 def killed(process: Any, timeout_s: float = 900.0) -> bool:

@@ -273,7 +273,7 @@ class FakeJobStore:
         return event
 
     def _end(self, job: Job) -> None:
-        self._save(job)
+        self._save(self._require(job.job_id).ending(job))
         self._append(job.job_id, TERMINAL, {})
 
     def _check_held(self, lease: Lease) -> None:

@@ -213,6 +213,17 @@ class NewIndexContract:
         with pytest.raises(SessionNotFound):
             store.roll_back(RollBackRequest(session_id="nobody", job_id="job-2", seq=2, fence=2))
 
+    def test_an_index_without_a_file_is_none_to_go_back_to(self, store: SessionStore, cache: BlobCache) -> None:
+        create_session(store)
+        first, second = prepare(cache, "a.md", "# A\n"), prepare(cache, "b.md", "# B\n")
+        rebuilt(store, first, seq=1, fence=1)
+        assert store.collect_indexes(SESSION_ID) == 1
+        with pytest.raises(NoEarlierIndex):
+            roll_back(store, seq=2)
+        rebuilt(store, second, seq=2)
+        roll_back(store, seq=3)
+        assert set(store.indexed_files(SESSION_ID)) == {"a.md"}
+
     def test_a_stale_roll_back_is_refused(self, store: SessionStore, cache: BlobCache, old: PreparedBlob) -> None:
         rebuilt(store, prepare(cache, "docs/new.md"))
         with pytest.raises(StaleFence):

@@ -10,7 +10,7 @@ import psycopg
 
 from strata.model.access import Identity
 from strata.model.asking import Filter, Question
-from strata.model.corpus import EmbeddedChunk, FileEntry, Layer, PreparedBlob, Vector
+from strata.model.corpus import EmbeddedChunk, FileEntry, Layer, Link, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, SearchRequest
 from strata.retrieval.analyser import analyse, query_terms
@@ -35,6 +35,7 @@ class TextFile:
     acl: tuple[str, ...] | None = None
     embeddings: Sequence[Vector] = ()
     more: Sequence[tuple[Layer, str]] = ()
+    links: Sequence[Link] = ()
 
     @property
     def content(self) -> str:
@@ -163,7 +164,8 @@ class SearchRows:
 
     def _blob(self, file: TextFile, tenant: str, dimension: int, model: str) -> PreparedBlob:
         key = factories.blob_key(file.path, file.content, tenant=tenant, embedding_model=model)
-        return factories.prepared_blob(file.path, file.content, chunks=file.chunks(dimension), key=key)
+        chunks = file.chunks(dimension)
+        return factories.prepared_blob(file.path, file.content, chunks=chunks, key=key, links=file.links)
 
     def _mirror(
         self, session_id: str, files: Sequence[TextFile], deletes: Sequence[str], rights: Sequence[TextFile]

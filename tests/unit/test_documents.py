@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.main import get_command
 
+from strata.jobs.running import Phase
 from strata.model.asking import MAX_QUERY_CHARACTERS
 from strata.model.corpus import MAX_PATH_CHARACTERS
 from strata.settings.model import UploadLimits
 from strata_client.cli.main import app
+from strata_client.cli.progress import PHASES
 from strata_client.packing import PackingLimits
 from strata_local.template import load_stack, parameters_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text("utf-8")
+ARCHITECTURE = (REPOSITORY / "docs" / "architecture.md").read_text("utf-8")
 DOCUMENTS = [
     *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((REPOSITORY / "docs").rglob("*.md")),
@@ -85,6 +89,13 @@ def test_the_glossary_has_one_meaning_a_word() -> None:
 
     assert len(words) == len(set(words))
     assert len(words) > 25
+
+
+def test_every_phase_of_a_job_is_explained_to_readers_and_shown_by_the_client() -> None:
+    phases = get_args(Phase)
+
+    assert re.findall(r"`(\w+)`", ARCHITECTURE.partition("tell its `phase`: ")[2].partition("\n")[0]) == [*phases]
+    assert tuple(PHASES) == phases
 
 
 def test_the_decisions_are_numbered_without_a_gap() -> None:

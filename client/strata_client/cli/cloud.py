@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +23,8 @@ from strata_client.errors import ClientError
 
 if TYPE_CHECKING:
     from strata_local.up import LocalCloud
+
+_NOTICE_S = 0.5
 
 model_app = typer.Typer(help="The embedding models of the local cloud.", no_args_is_help=True)
 
@@ -70,8 +71,13 @@ def local_cloud(screen: Screen, data: Path, port: int) -> Iterator[LocalCloud]:
 
 
 def serve() -> None:
-    """Wait for Ctrl-C or for a request to terminate."""
-    threading.Event().wait()
+    """Wait for Ctrl-C or for a request to terminate.
+
+    Python runs a signal's handler between two steps of its own. A signal that comes after the last of them and before
+    a wait without end begins would never be noticed, so this wait is one of many short ones.
+    """
+    while True:
+        time.sleep(_NOTICE_S)
 
 
 def _terminable() -> AbstractContextManager[None]:

@@ -12,8 +12,8 @@ from strata_client.cli.connecting import connect
 from strata_client.cli.explaining import show_explanations
 from strata_client.cli.groups import ListGroup
 from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
-from strata_client.cli.progress import JobBar, show_outcome, usage_text
-from strata_client.cli.screen import Screen
+from strata_client.cli.progress import JobBar, place_of, show_outcome, usage_text
+from strata_client.cli.screen import Screen, one_line
 from strata_client.client import StrataClient
 from strata_client.errors import ClientError
 from strata_client.indexing import IndexedFolder, index_folder
@@ -154,7 +154,10 @@ def search(
 
 
 jobs_app = typer.Typer(
-    cls=ListGroup, help="Indexing jobs: `strata jobs` lists them, `strata jobs ID` shows one.", no_args_is_help=False
+    cls=ListGroup,
+    help="Indexing jobs: `strata jobs` lists them, `strata jobs ID` shows one, `strata jobs --failed` what failed and "
+    "why; `strata jobs list --help` names every option.",
+    no_args_is_help=False,
 )
 sessions_app = typer.Typer(cls=ListGroup, help="Sessions: `strata sessions` lists them.", no_args_is_help=False)
 
@@ -295,7 +298,8 @@ def _show_failures(screen: Screen, failures: FailureList, session: str | None) -
 
 def _show_job(screen: Screen, job: JobView) -> None:
     for name in ("job_id", "session_id", "kind", "status", "created_at", "updated_at", "generation", "chunks"):
-        screen.line(f"{name}: {job[name]}")
+        if job[name] is not None:
+            screen.line(f"{name}: {job[name]}")
     for name, count in job["counters"].items():
         screen.line(f"{name}: {count}")
     if usage := job.get("preambles"):
@@ -304,7 +308,11 @@ def _show_job(screen: Screen, job: JobView) -> None:
         screen.line(f"error: {job['error']['message']} [{job['error']['code']}]", style="red")
     for title, entries in (("failed", job["failed"]), ("skipped", job["skipped"])):
         for entry in entries:
-            screen.line(f"{title}: {entry['path']}: {entry['reason']}")
+            screen.line(f"{title}: {one_line(entry['path'])}: {entry['reason']}")
+    for note in job["notes"]:
+        screen.line(f"note: {place_of(note)}: {note['reason']}")
+    if job["note_count"] > len(job["notes"]):
+        screen.line(f"note: {job['note_count'] - len(job['notes']):,} more")
 
 
 @sessions_app.command("list")

@@ -168,7 +168,10 @@ def _files_of(folder: Path, screen: Screen) -> dict[str, str]:
 
 @eval_app.command()
 def check(*, state: State = None, as_json: AsJson = False) -> None:
-    """Measure the pipeline on this project's own files, and fail where it has become worse (`make eval`)."""
+    """Measure the pipeline on this project's own files, and fail where it has become worse (`make eval`).
+
+    Example: strata eval check --json
+    """
     _harness()
     from strata_eval.regression import check as checked
 

@@ -6,12 +6,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 from typer.main import get_command
 
 from strata_client.cli import benching, cloud, content, evaluation
 from strata_client.cli.demo import demo
+from strata_client.cli.paragraphs import flowing, walk
 from strata_client.cli.screen import Screen
 from strata_client.errors import ApiUnreachable, ClientError, StrataApiError
 from strata_client.retrying import is_loopback
@@ -43,10 +45,18 @@ app.add_typer(cloud.model_app, name="model")
 app.add_typer(evaluation.eval_app, name="eval")
 
 
+def command() -> Any:
+    """The whole command, with help texts that fit any terminal."""
+    whole = get_command(app)
+    for _, each in walk(whole):
+        each.help = each.help and flowing(each.help)
+    return whole
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status: 0, 1 for an error (one red sentence on stderr), 2 for wrong usage."""
     try:
-        get_command(app).main(args=None if arguments is None else list(arguments), prog_name="strata")
+        command().main(args=None if arguments is None else list(arguments), prog_name="strata")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
@@ -70,6 +80,8 @@ def sentence(error: Exception) -> str:
             return f"{error.message} Give a token with --token or STRATA_TOKEN."
         case StrataApiError(code="session_not_found"):
             return f"{error.message} `strata sessions` lists yours."
+        case StrataApiError(code="job_not_found"):
+            return f"{error.message} `strata jobs` lists yours."
         case ClientError():
             return error.message
         case ModuleNotFoundError():

@@ -6,10 +6,10 @@ from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from strata_client.cli.screen import Screen, bytes_text, plural
+from strata_client.cli.screen import Screen, bytes_text, one_line, plural
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
-from strata_client.wire import JobEvent, ModelUsage, PathReason
+from strata_client.wire import JobEvent, ModelUsage, ParserNote, PathReason
 
 SHOWN_REASONS = 8
 EXAMPLES = 3
@@ -94,6 +94,19 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
     _show_reasons(screen, "Left here", indexed.skipped_here, len(indexed.skipped_here), warn=False)
     _show_reasons(screen, "Skipped", job["skipped"], counters["skipped_files"], warn=False)
     _show_reasons(screen, "Failed", job["failed"], counters["failed_files"], warn=True)
+    _show_notes(screen, job["notes"], job["note_count"])
+
+
+def place_of(note: ParserNote) -> str:
+    path = one_line(note["path"])
+    return path if note["line"] is None else f"{path}:{note['line']}"
+
+
+def _show_notes(screen: Screen, notes: list[ParserNote], count: int) -> None:
+    for note in notes[:SHOWN_REASONS]:
+        screen.warn(f"  Note: {place_of(note)}: {note['reason']}")
+    if (rest := count - len(notes[:SHOWN_REASONS])) > 0:
+        screen.warn(f"  Note: {rest:,} more; `strata jobs ID` lists them.")
 
 
 def usage_text(usage: ModelUsage) -> str:
@@ -112,7 +125,7 @@ def _show_reasons(
     """One line a reason, the commonest first, each with a few examples."""
     by_reason: dict[str, list[str]] = {}
     for entry in entries:
-        by_reason.setdefault(entry["reason"], []).append(entry["path"])
+        by_reason.setdefault(entry["reason"], []).append(one_line(entry["path"]))
     say = screen.warn if warn else screen.note
     ranked = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
     for reason, paths in ranked[:SHOWN_REASONS]:

@@ -55,14 +55,19 @@ class Screen:
             for column in columns:
                 table.add_column(column, overflow="fold")
             for row in rows:
-                table.add_row(*(escape(_one_line(field)) for field in row))
+                table.add_row(*(escape(one_line(field)) for field in row))
             self.out.print(table, soft_wrap=False)
         else:
             for row in rows:
-                self.write("\t".join(_one_line(field) for field in row) + "\n")
+                self.write("\t".join(one_line(field) for field in row) + "\n")
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text on one line, for a field of a table or a name that may come from somebody's file.
+
+    >>> one_line("a\\n b.md")
+    'a b.md'
+    """
     return " ".join(printable(text).split())
 
 

@@ -26,6 +26,7 @@ from strata_local.serial import serialise_dynamodb
 from strata_local.states import Call, Invoke, LocalStates
 from strata_local.template import REGION, Function, Stack
 
+_TALKATIVE = {"werkzeug": logging.INFO, "moto": logging.WARNING}
 _REPLACED = {
     "_get_s3_event": ["event_name", "bucket", "key", "notification_id"],
     "_invoke_awslambda": ["account_id", "event_body", "fn_arn", "region_name"],
@@ -90,7 +91,8 @@ class LocalAws:
             setattr(notifications, name, original)
         self._originals.clear()
         if self._log_handler is not None:
-            logging.getLogger("werkzeug").removeHandler(self._log_handler)
+            for name in _TALKATIVE:
+                logging.getLogger(name).removeHandler(self._log_handler)
             self._log_handler.close()
             self._log_handler = None
 
@@ -151,12 +153,13 @@ class LocalAws:
             setattr(notifications, name, replacement)
 
     def _redirect_log(self) -> None:
-        """Requests go to a file of ours instead of the terminal."""
+        """Requests, and what moto has to say, go to a file of ours instead of the terminal."""
         self._log_handler = logging.FileHandler(self._log_path, encoding="utf-8")
-        requests = logging.getLogger("werkzeug")
-        requests.addHandler(self._log_handler)
-        requests.propagate = False
-        requests.setLevel(logging.INFO)
+        for name, level in _TALKATIVE.items():
+            talkative = logging.getLogger(name)
+            talkative.addHandler(self._log_handler)
+            talkative.propagate = False
+            talkative.setLevel(level)
 
 
 def _notifications_of(function: Function, bucket: str) -> list[dict[str, Any]]:

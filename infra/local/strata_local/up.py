@@ -11,16 +11,19 @@ cloud is. A file lock says whether one runs: it goes with its process, however t
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -38,7 +41,8 @@ from strata_local.tokens import LOCAL_CLAIMS, load_secret
 
 DEFAULT_PORT = 8000
 DEFAULT_TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
-DOWN_PATIENCE_S = 30.0
+DOWN_PATIENCE_S = 60.0
+STOP_NEWS_S = 20.0
 
 _OWN_PARAMETERS = frozenset({"Runtime", "ModelDirectory", "IndexDatabaseUrl", "QueryDatabaseUrl"})
 """What the local cloud decides by itself."""
@@ -130,10 +134,17 @@ class LocalCloud:
             raise
 
     def stop(self) -> None:
-        """End everything; no process is left. Safe to repeat."""
+        """End everything; no process is left. Safe to repeat.
+
+        When that takes long, what every thread waits for is written to logs/stop.log.
+        """
+        reporter = threading.Timer(STOP_NEWS_S, self._write_stacks)
+        reporter.daemon = True
+        reporter.start()
         try:
             self._running.close()
         finally:
+            reporter.cancel()
             self._forget()
 
     def warm(self) -> None:
@@ -270,6 +281,12 @@ class LocalCloud:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(asdict(state), file, indent=2)
         fresh.replace(path)
+
+    def _write_stacks(self) -> None:
+        with (self.logs / "stop.log").open("a", encoding="utf-8") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} Stopping takes long.\n")
+            log.flush()
+            faulthandler.dump_traceback(log)
 
     def _forget(self) -> None:
         self._gateway, self._functions, self._stack, self._environment = None, None, None, {}

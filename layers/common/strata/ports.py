@@ -13,7 +13,7 @@ from strata.errors import GeneratorRejected
 from strata.model.access import Identity, Principal, Session
 from strata.model.asking import Context, Expansion, IndexedText, Names, Question, Retrieved
 from strata.model.chat import Completion, ModelUsage, Prompt
-from strata.model.corpus import BlobKey, Chunk, FileEntry, Layer, PreparedBlob, Vector, Vectors
+from strata.model.corpus import BlobKey, Chunk, FileEntry, Layer, Note, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, Lease
 from strata.model.links import Drifted, Links
 
@@ -363,6 +363,10 @@ class BlobCache(Protocol):
         """The bytes of these files where they are on record, whatever model or pipeline prepared them."""
         ...
 
+    def notes(self, keys: Collection[BlobKey]) -> dict[str, tuple[Note, ...]]:
+        """By path, what parsers say about those of these files that they say anything about."""
+        ...
+
     def in_new_process(self) -> BlobCache:
         """The same cache for a process that was just forked: a connection can't be shared."""
         ...
@@ -538,6 +542,7 @@ class JobStore(Protocol):
     def finish(self, job: Job, lease: Lease) -> None:
         """The job's end (`done`, `error`, `cancelled`) and `done_seq`, together, guarded by the fence.
 
+        A failed job whose cancel was asked for ends as `cancelled`: see `Job.ending`.
         Raises `LockLost` when the fence is no longer the present one.
         """
         ...

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from strata.errors import ConfigurationError, Conflict, StoreUnavailable
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import DeadLetter, JobReport, JobStatus
 from strata.storage.aws import aws_client, aws_errors
 from strata.storage.dynamodb.client import Table, to_attributes
@@ -30,12 +30,12 @@ def table(dynamodb: Any, jobs_table: str) -> Table:
 def test_a_report_of_a_hundred_thousand_files_fits_into_an_item(table: Table, path: str) -> None:
     clock = FakeClock()
     store, lock = DynamoJobStore(table=table, clock=clock), DynamoSessionLock(table=table, clock=clock)
-    files = tuple(SkippedFile(path=f"{path}{n}", reason="\x00 " * 5_000) for n in range(100_000))
+    files = tuple(ReportedFile(path=f"{path}{n}", reason="\x00 " * 5_000) for n in range(100_000))
     store.create(job())
     accepted = store.accept(job().job_id, session_id="docs", object_version=None, applied_seq=0)
     lease = lock.acquire("docs", owner="a", lease=timedelta(seconds=60), applied_seq=0, fence=0)
     assert lease is not None
-    report = JobReport(skipped=files, failed=files)
+    report = JobReport(skipped=files, failed=files, notes=files)
     store.finish(
         replace(accepted, status=JobStatus.ERROR, report=report, error_code="x", error_message="y" * 10**6), lease
     )
@@ -48,7 +48,7 @@ def test_a_report_of_a_hundred_thousand_files_fits_into_an_item(table: Table, pa
 
 
 def test_a_capped_list_keeps_the_first_files_in_their_order() -> None:
-    files = [SkippedFile(path=f"{n}.md", reason="empty") for n in range(1_000)]
+    files = [ReportedFile(path=f"{n}.md", reason="empty") for n in range(1_000)]
     assert [entry["path"] for entry in capped(files)] == [f"{n}.md" for n in range(200)]
 
 

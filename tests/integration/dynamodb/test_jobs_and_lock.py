@@ -11,7 +11,7 @@ import pytest
 
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.model.chat import ModelUsage
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, JobStatus, Lease
 from strata.ports import JobStore, SessionLock
 from strata.storage.dynamodb.client import Table
@@ -207,8 +207,13 @@ def test_finishing_keeps_the_report_and_ends_with_a_terminal_event(kit: Kit) -> 
         counters=Counters(indexed_files=3, failed_files=1, skipped_files=1),
         chunks=17,
         generation=4,
-        skipped=(SkippedFile(path="a.bin", reason="binary"),),
-        failed=(SkippedFile(path="страница.md", reason="broken \udcff text"),),
+        skipped=(ReportedFile(path="a.bin", reason="binary"),),
+        failed=(ReportedFile(path="страница.md", reason="broken \udcff text"),),
+        notes=(
+            ReportedFile(path="b.py", reason="no symbols", line=3, acl=("group:red", "user:ann")),
+            ReportedFile(path="c.md", reason="too large", acl=()),
+        ),
+        note_count=9,
         usage=ModelUsage(calls=2, input_tokens=300, output_tokens=40, cost=0.5),
     )
     ended = kit.done(kit.jobs.start(kit.accepted(1).job_id, lease), lease, report=report)
@@ -218,6 +223,7 @@ def test_finishing_keeps_the_report_and_ends_with_a_terminal_event(kit: Kit) -> 
     assert (stored.report.generation, stored.report.skipped) == (4, report.skipped)
     assert stored.report.usage == report.usage
     assert stored.report.failed[0].path == "страница.md"
+    assert (stored.report.notes, stored.report.note_count) == (report.notes, 9)
     assert [event.name for event in kit.jobs.events_after(ended.job_id, 0)] == ["index_status", "terminal"]
 
 
@@ -465,6 +471,35 @@ def test_a_cancel_outlives_its_worker(kit: Kit) -> None:
         kit.jobs.begin_commit(accepted.job_id, lease)
     with pytest.raises(JobCancelled):
         kit.jobs.begin_commit(accepted.job_id, later)
+
+
+@pytest.mark.parametrize(
+    ("committing", "end", "expected"),
+    [
+        pytest.param(False, JobStatus.ERROR, JobStatus.CANCELLED, id="what made it fail does not matter"),
+        pytest.param(False, JobStatus.CANCELLED, JobStatus.CANCELLED, id="its worker obeyed"),
+        pytest.param(True, JobStatus.ERROR, JobStatus.ERROR, id="refused: it was being committed"),
+        pytest.param(True, JobStatus.DONE, JobStatus.DONE, id="refused: it was committed"),
+    ],
+)
+def test_a_job_that_was_cancelled_ends_as_cancelled(
+    kit: Kit, committing: bool, end: JobStatus, expected: JobStatus
+) -> None:
+    accepted, lease = kit.accepted(1), kit.held()
+    started = kit.jobs.start(accepted.job_id, lease)
+    if committing:
+        kit.jobs.begin_commit(accepted.job_id, lease)
+        with pytest.raises(JobNotChangeable):
+            kit.jobs.cancel(accepted.job_id)
+    else:
+        kit.jobs.cancel(accepted.job_id)
+    told = {"error_code": "worker_lost", "error_message": "Lost."} if end is JobStatus.ERROR else {}
+    kit.jobs.finish(replace(started, status=end, **told), lease)
+    found = kit.jobs.get(accepted.job_id)
+    assert found is not None
+    assert (found.status, found.error_code is not None) == (expected, expected is JobStatus.ERROR)
+    assert [listed.job_id for listed in kit.jobs.failed("acme")] == [job_id(1)] * (expected is JobStatus.ERROR)
+    assert [event.name for event in kit.jobs.events_after(accepted.job_id, 0)][-1] == "terminal"
 
 
 def test_a_hand_over_takes_its_start_back(kit: Kit) -> None:

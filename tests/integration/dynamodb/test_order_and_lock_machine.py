@@ -119,6 +119,19 @@ class OrderAndLock(RuleBasedStateMachine):
             self.applied.append(running.seq)
         self.both(lambda store, _: store.finish(replace(running, status=ends), held))
 
+    @precondition(lambda self: self.opened)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.sampled_from(self.opened))
+        self.both(lambda store, _: store.cancel(chosen))
+
+    @precondition(lambda self: self.leases and self.opened)
+    @rule(data=st.data())
+    def a_worker_comes_to_the_commit(self, data: st.DataObject) -> None:
+        held = self.leases[data.draw(st.sampled_from(sorted(self.leases)))]
+        chosen = data.draw(st.sampled_from(self.opened))
+        self.both(lambda store, _: store.begin_commit(chosen, held))
+
     @precondition(lambda self: self.leases and self.opened)
     @rule(data=st.data())
     def a_late_worker_ends_a_job(self, data: st.DataObject) -> None:

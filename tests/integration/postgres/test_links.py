@@ -101,6 +101,14 @@ def test_another_project_of_that_name_is_not_taken_for_ours(session: IndexedSess
     assert incoming(inner) == {("imports", "src/shop/orders.py", "src.shop.json")}
 
 
+@pytest.mark.parametrize("content", ["", "\n", "# nothing\n"])
+def test_an_empty_package_is_one(session: IndexedSession, reader: PostgresLinks, content: str) -> None:
+    session.commit({**SHOP, "src/shop/__init__.py": content, "docs/a.md": "# A\n\n`shop.stock.Basket`\n"})
+    assert [item.name for item in reader.drift("shop", identity(), limit=50)] == ["shop.stock.Basket"]
+    found = reader.links("shop", identity(), path="app.py", limit=50)
+    assert not any(target.endswith("json") for _, target, _ in outgoing(found))
+
+
 def test_links_go_and_change_with_their_file(session: IndexedSession, reader: PostgresLinks) -> None:
     session.commit(SHOP)
     session.commit({"app.py": "from shop.stock import Stock\n"}, deletes=["docs/guide.md", "src/shop/orders.py"])

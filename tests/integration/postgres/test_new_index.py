@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -157,3 +158,25 @@ def test_a_reader_sees_one_index_or_the_other(
             reader.join()
     assert faults == []
     assert seen == {"0", "1", "2", "3"}
+
+
+def test_a_search_runs_after_an_index_that_is_replaced_again_and_again(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = prepare(cache, "a.md", "word")
+    store.commit(commit_request(blob))
+    database = Database(postgres.query_url)
+    search = PostgresSearch(database)
+    learn, swaps = search._index_of, iter(range(2, 12))
+
+    def learn_and_be_overtaken(*arguments: Any) -> int:
+        index_id = learn(*arguments)
+        if (seq := next(swaps, None)) is not None:
+            rebuilt(store, blob, seq=seq, fence=seq)
+        return index_id
+
+    monkeypatch.setattr(search, "_index_of", learn_and_be_overtaken)
+    found = search.files(SESSION_ID, identity(), ["a.md"], limit=5)
+    assert [candidate.path for candidate in found.candidates] == ["a.md"]
+    assert next(swaps, None) is None
+    database.close()

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from strata.errors import EmbeddingModelMismatch, InvalidRequest, StaleFence
-from strata.model.corpus import MAX_PATH_BYTES, EmbeddedChunk, Layer, PreparedBlob, checked_path
+from strata.model.corpus import MAX_PATH_BYTES, EmbeddedChunk, Layer, Note, PreparedBlob, checked_path
 from strata.retrieval import bm25
 from strata.storage.postgres import sessions
 from strata.storage.postgres.cache import PostgresBlobCache
@@ -156,7 +156,7 @@ def test_text_that_postgres_cannot_hold_is_replaced(
 ) -> None:
     create_session(store)
     chunk = embedded_chunk(given, title=given, metadata={given: [given]}, term_counts={given: 2})
-    blob = replace(prepared_blob("docs/guide.md", "text", chunks=[chunk]), notes=(given,))
+    blob = replace(prepared_blob("docs/guide.md", "text", chunks=[chunk]), notes=(Note(reason=given),))
     cache.keep([blob])
     store.commit(commit_request(blob))
     ((title, content, metadata),) = rows(postgres, "SELECT title, content, metadata FROM rag_chunks")

@@ -19,15 +19,17 @@ from strata.answering.cache_gate import CacheGate
 from strata.contracts.asking import AnswerView, RetrievedView, sse_frame
 from strata.contracts.jobs import JobView
 from strata.errors import JobNotFound, SessionNotFound
+from strata.jobs.events import TERMINAL, EventFeed, sse_text
 from strata.jobs.reading import JobReader
 from strata.model.access import Identity
 from strata.model.asking import Filter, Question
-from strata.model.corpus import Layer
-from strata.model.jobs import Job, JobKind, JobStatus
+from strata.model.corpus import Layer, Link, LinkKind, ReportedFile
+from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus
 from strata.providers.extractive.generator import ExtractiveGenerator
 from strata.retrieval.naming import names_in
 from strata.retrieval.retrieve import Retriever
 from strata.storage.postgres.connection import Database
+from strata.storage.postgres.links import PostgresLinks
 from strata.storage.postgres.search import PostgresSearch
 from tests.integration.search.test_search_access import without_first_wall
 from tests.support.asking import EMBEDDER, FakeQueryCache
@@ -57,6 +59,7 @@ class World:
         self.files: dict[str, dict[str, TextFile]] = {name: {} for name in SESSIONS}
         self.number = 0
         self.jobs = FakeJobStore()
+        self.links = PostgresLinks(rows.query)
         self.retriever = Retriever(search=rows.search, embedder=EMBEDDER, depth=50)
         self.cache = FakeQueryCache()
         self.answerer = Answerer(
@@ -77,13 +80,22 @@ class World:
     def new_file(self) -> TextFile:
         self.number += 1
         folder, test = self.chance.choice(FOLDERS), self.chance.choice(["", "test_"])
+        path, name = f"{folder}{test}file{self.number:03}.md", f"pkg.name{self.number:03}"
+        others = [self.chance.randint(max(1, self.number - 8), self.number) for _ in range(3)]  # mostly of its session
         text = f"The lease of secret{self.number:03} lasts {self.number} seconds. See word{self.number % 5}."
         return TextFile(
-            f"{folder}{test}file{self.number:03}.md",
+            path,
             [text],
             layer=self.chance.choice(LAYERS),
             acl=self.random_acl(),
             embeddings=[EMBEDDER.embed_query(text)],
+            links=[
+                Link(kind=LinkKind.DEFINES, symbol="", target=path, line=1, is_path=True),
+                Link(kind=LinkKind.DEFINES, symbol="pkg", target=name, line=1),
+                Link(kind=LinkKind.CALLS, symbol=name, target=f"pkg.name{others[0]:03}", line=1),
+                Link(kind=LinkKind.MENTIONS, symbol="", target=f"pkg.name{others[1]:03}", line=1),
+                Link(kind=LinkKind.DOCUMENTS, symbol="", target=f"file{others[2]:03}.md", line=1, is_path=True),
+            ],
         )
 
     def random_acl(self) -> tuple[str, ...] | None:
@@ -102,10 +114,16 @@ class World:
         del self.files[name][paths[3]]
 
     def job(self, name: str) -> Job:
+        """A job that has something to say about every file, as its rights were then."""
         now = datetime(2026, 11, 30, tzinfo=UTC)
+        said = [
+            ReportedFile(path=file.path, reason=f"About {file.texts[0]}", acl=file.acl)
+            for file in self.files[name].values()
+        ]
         return Job(
-            job_id=f"job-{name:a<26}", session_id=name, tenant="acme", kind=JobKind.SNAPSHOT, status=JobStatus.QUEUED,
+            job_id=f"job-{name:a<26}", session_id=name, tenant="acme", kind=JobKind.SNAPSHOT, status=JobStatus.DONE,
             object_key=f"uploads/{name}/job.jsonl", created_at=now, updated_at=now,
+            report=JobReport(skipped=tuple(said[::3]), failed=tuple(said[1::3]), notes=tuple(said[2::3])),
         )  # fmt: skip
 
     def may_read(self, caller: Identity, name: str) -> bool:
@@ -171,6 +189,12 @@ class World:
                 search(replace(request, names=names_in(question.text), dense_weight=0.0, lexical_weight=0.0))
             ),
         )
+        yield "structural", lambda: asdict(search(replace(request, terms=request.terms[:1], structural_weight=1.0)))
+        linked = self.chance.choice(list(self.files[name].values()))
+        a_path, a_name = linked.path, linked.links[1].target
+        yield "links of a file", lambda: asdict(self.links.links(name, caller, path=a_path, limit=50))
+        yield "links of a symbol", lambda: asdict(self.links.links(name, caller, symbol=a_name, limit=50))
+        yield "drift", lambda: [asdict(item) for item in self.links.drift(name, caller, limit=200)]
         yield "lexical code", lambda: [asdict(row) for row in self.retriever.retrieve_lexical_code(question)]
         yield "files", lambda: [asdict(row) for row in self.retriever.retrieve_exact_files(name, caller, every_path)]
         yield "pages", lambda: [asdict(file) for file in self.retriever.file_page(name, caller)]
@@ -180,9 +204,19 @@ class World:
         yield "answer", lambda: AnswerView.of(self.answerer.stream(question)).model_dump(mode="json")
         yield "cached answer", lambda: AnswerView.of(self.answerer.stream(question)).model_dump(mode="json")
         reader = JobReader(sessions=self.rows.sessions, jobs=self.jobs)
+        feed = EventFeed(jobs=self.jobs)
         yield "jobs", lambda: [JobView.of(job).model_dump(mode="json") for job in reader.list_jobs(caller, name)]
         yield "job", lambda: JobView.of(reader.job(caller, self.job(name).job_id)).model_dump(mode="json")
+        yield "job events", lambda: self.events(reader, feed, caller, name)
         yield "session", lambda: asdict(reader.session(caller, name))
+
+    def events(self, reader: JobReader, feed: EventFeed, caller: Identity, name: str) -> str:
+        job = reader.job(caller, self.job(name).job_id)
+        news = feed.after(job.job_id, 0, wait_s=0)
+        return sse_text(
+            [JobEvent(seq=1, name=TERMINAL, data={})],
+            terminal=JobView.of(reader.shown(caller, news.job)).model_dump(mode="json"),
+        )
 
     def check_nothing_foreign(self, question: Question) -> int:
         """Look through what every entry point gives; how many of them showed anything."""
@@ -267,3 +301,10 @@ def test_this_walk_sees_a_leak(rows: SearchRows, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(AssertionError, match=r" shows | serves a stranger"):
         sum(map(world.check_nothing_foreign, questions))
     open_to_all.close()
+
+
+def test_this_walk_sees_a_leak_of_a_job(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Identity, "is_named_in", lambda *_: True)
+    questions = [world.random_question(caller, name) for caller in PEOPLE[:4] for name in SESSIONS]
+    with pytest.raises(AssertionError, match=r"job.* shows "):
+        sum(map(world.check_nothing_foreign, questions))

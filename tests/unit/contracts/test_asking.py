@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from strata.answering.events import DeltaEvent
 from strata.contracts.asking import AnswerView, Ask, Search, frame, sse_frame
-from strata.errors import InvalidQuery, InvalidRequest, SessionNotFound, UnknownLayer
+from strata.errors import InvalidPath, InvalidQuery, InvalidRequest, SessionNotFound, UnknownLayer
 from strata.model.asking import MAX_QUERY_CHARACTERS, Filter, Question
 from strata.model.corpus import Layer
 from tests.support import factories
@@ -25,7 +25,7 @@ def test_a_request_becomes_a_question() -> None:
     asked = to_question(
         question="  How long?\n",
         layers=["d3", "C0_SOURCE_CHUNKS", "D3"],
-        path_prefixes=["docs/"],
+        path_prefixes=["./docs/", "docs/"],
         exclude_path_prefixes=["docs/old/"],
         exclude_like_patterns=["%.min.js", "100\\%"],
         prefer_path_prefixes=["docs/new/"],
@@ -64,7 +64,11 @@ def test_a_question_has_a_greatest_length() -> None:
     ("body", "error"),
     [
         pytest.param({"layers": ["D9"]}, UnknownLayer, id="unknown layer"),
-        pytest.param({"path_prefixes": ["a\x00b"]}, InvalidRequest, id="NUL in a path"),
+        *(
+            pytest.param({field: [prefix]}, InvalidPath, id=f"{field}: {prefix!r}")
+            for field in ("path_prefixes", "exclude_path_prefixes", "prefer_path_prefixes")
+            for prefix in ("a\x00b", "/etc", "../x", "a/../b", "./")
+        ),
         pytest.param({"exclude_like_patterns": ["a\\"]}, InvalidRequest, id="pattern that ends with its escape"),
         pytest.param({"prefer_like_patterns": ["a\\\\\\"]}, InvalidRequest, id="the same after an escaped one"),
         pytest.param({"limit": 0}, ValidationError, id="limit too small"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -22,7 +23,7 @@ from strata.jobs.mailbox import Mailbox
 from strata.jobs.reading import JobReader
 from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, JobReport
 from tests.support.fakes import FakeSessionStore
 from tests.support.job_fakes import (
@@ -53,8 +54,10 @@ REPORT = JobReport(
     counters=Counters(**COUNTERS),
     chunks=9,
     generation=1,
-    skipped=(SkippedFile(path="a.bin", reason="binary"),),
-    failed=(SkippedFile(path="b.md", reason="not text"),),
+    skipped=(ReportedFile(path="a.bin", reason="binary"),),
+    failed=(ReportedFile(path="b.md", reason="not text"),),
+    notes=(ReportedFile(path="c.py", reason="no symbols", line=3),),
+    note_count=1,
 )
 
 
@@ -198,6 +201,8 @@ def test_a_snapshot_from_opening_to_the_last_event(cloud: Cloud) -> None:
         "generation": 1,
         "skipped": [{"path": "a.bin", "reason": "binary"}],
         "failed": [{"path": "b.md", "reason": "not text"}],
+        "notes": [{"path": "c.py", "line": 3, "reason": "no symbols"}],
+        "note_count": 1,
         "updated_at": ended["updated_at"],
     }
     assert cloud.get("/api/rag/sessions/docs/jobs").json == {"jobs": [ended]}
@@ -236,6 +241,28 @@ def test_a_request_with_files_is_a_whole_upload(cloud: Cloud) -> None:
         files[1] | {"path": "b/c.bin"},
         files[2],
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param({"session_id": "a/b"}, "session_id: must be 1 to 100 letters, digits,", id="a session's name"),
+        pytest.param({"session_id": "a\n"}, "session_id: must be 1 to 100 letters, digits,", id="a line end in it"),
+        pytest.param({"readers": ["bob"]}, "readers.0: must be `user:NAME` or `group:NAME`,", id="a reader"),
+        pytest.param({"readers": ["user:a,group:b"]}, "readers.0: must be `user:NAME`", id="two readers in one"),
+        pytest.param(
+            {"files": [{"path": "a", "content_hash": "F" * 64}]},
+            "files.0.content_hash: must be a SHA-256 in",
+            id="hash",
+        ),
+        pytest.param({"files": [{"path": "a"}]}, "files.0: give `content`, `content_b64` or", id="no content"),
+        pytest.param({"files": [{"path": "../a", "content": ""}]}, "'../a' leaves the project.", id="a path"),
+    ],
+)
+def test_a_refusal_says_in_words_what_would_do(cloud: Cloud, body: dict[str, Any], message: str) -> None:
+    reply = cloud.open(body)
+    assert reply.status == 422
+    assert reply.json["error"]["message"].startswith(message)
 
 
 def test_changes_are_accepted_stored_and_worked(cloud: Cloud) -> None:
@@ -767,7 +794,9 @@ def test_a_running_job_ends_with_its_session(cloud: Cloud) -> None:
 # --- other services -------------------------------------------------------------------------------------------------
 
 
-def test_a_service_sends_files_and_gets_the_final_counters(cloud: Cloud) -> None:
+@pytest.fixture
+def prompt_cloud(cloud: Cloud) -> Cloud:
+    """Every object is worked on before its `put` returns."""
     put = cloud.objects.put
 
     def put_and_notify(key: str, body: bytes, *, content_type: str) -> Any:
@@ -776,12 +805,48 @@ def test_a_service_sends_files_and_gets_the_final_counters(cloud: Cloud) -> None
         return stored
 
     cloud.objects.put = put_and_notify  # type: ignore[method-assign]
+    return cloud
+
+
+def test_a_service_sends_files_and_gets_the_final_counters(prompt_cloud: Cloud) -> None:
+    cloud = prompt_cloud
     body = {"session_id": "docs", "files": [{"path": "a.md", "content": "# A"}]}
     reply = call(cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body))
     assert (reply.status, reply.json["job"]["status"], reply.json["job"]["counters"]) == (200, "done", COUNTERS)
     changes = {"session_id": "docs", "changes": [{"op": "delete", "path": "a.md"}]}
     reply = call(cloud.changes.http, rest_event("POST", "/internal/rag/index/changes", body=changes))
     assert (reply.status, reply.json["job"]["status"], reply.json["job"]["kind"]) == (200, "done", "changes")
+
+
+def test_a_service_may_ask_for_a_new_index(prompt_cloud: Cloud) -> None:
+    body = {"session_id": "docs", "files": [{"path": "a.md", "content": "# A"}]}
+    for asked in ({}, {"reindex": True}):
+        call(prompt_cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body | asked))
+    assert [prompt_cloud.table.jobs[job_id].reindex for job_id, _ in prompt_cloud.runner.ran] == [False, True]
+
+
+def test_no_route_names_a_file_of_a_report_to_whom_its_acl_does_not_name(prompt_cloud: Cloud) -> None:
+    def files(kind: str) -> tuple[ReportedFile, ...]:
+        acls = {"open": None, "bobs": ("user:bob",), "anns": ("user:ann",), "hidden": ()}
+        return tuple(ReportedFile(path=f"{kind}-{name}.md", reason="r", acl=acl) for name, acl in acls.items())
+
+    cloud = prompt_cloud
+    report = JobReport(skipped=files("skipped"), failed=files("failed"), notes=files("notes"))
+    cloud.runner.work = lambda _job, _lease, _progress: report
+    body: dict[str, Any] = {"session_id": "docs", "files": [{"path": "a.md", "content": "x"}]}
+    replies = [cloud.open(body | {"readers": ["user:bob"]})]
+    links = replies[0].json["job"]["links"]
+    routes = (links["self"], links["events"], "/api/rag/sessions/docs/jobs")
+    replies += [cloud.get(route) for route in routes]
+    changes = {"session_id": "docs", "changes": [{"op": "delete", "path": "a.md"}]}
+    replies += [
+        call(cloud.snapshot.http, rest_event("POST", "/internal/rag/index/snapshot", body=body)),
+        call(cloud.changes.http, rest_event("POST", "/internal/rag/index/changes", body=changes)),
+        cloud.change({"changes": changes["changes"]}),
+    ]
+    for who, seen in (("anns", replies), ("bobs", [cloud.get(route, claims=BOB) for route in routes])):
+        shown = [set(re.findall(r"(?:skipped|failed|notes)-(\w+)\.md", reply.body)) for reply in seen]
+        assert shown == [{"open", who}] * len(seen)
 
 
 def test_a_services_job_that_takes_longer_is_answered_as_it_is(cloud: Cloud) -> None:

@@ -295,7 +295,10 @@ def test_report_30_a_file_that_does_not_parse_keeps_its_source(index: Index, con
     assert {chunk.layer for chunk in index.chunks("a.py")} == {C0}
     assert uncovered_lines("a.py", content, index.chunks("a.py")) == []
     (blob,) = [blob for blob in index.cache.blobs.values() if blob.key.path == "a.py"]
-    assert "can't parse" in blob.notes[0]
+    assert "can't parse" in blob.notes[0].reason
+    (note,) = report.notes
+    assert (note.path, note.line, note.reason) == ("a.py", 1, blob.notes[0].reason)
+    assert report.note_count == 1
 
 
 def test_report_32_a_huge_generated_module_stays_inside_its_budget(index: Index) -> None:

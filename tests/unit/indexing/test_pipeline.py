@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,9 +20,10 @@ from strata.errors import (
     UploadTooLarge,
 )
 from strata.indexing import PIPELINE_VERSION
+from strata.indexing.commit import MAX_REPORTED_FILES
 from strata.indexing.pipeline import Indexer
 from strata.jobs.running import Progress, ReportProgress
-from strata.model.corpus import SkippedFile, Vectors, blob_sha_of
+from strata.model.corpus import LinkKind, ReportedFile, Vectors, blob_sha_of
 from strata.model.jobs import Counters, Job, JobKind, JobReport, Lease
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings, UploadLimits
@@ -126,8 +127,87 @@ FILES: Files = {
 }
 
 
-def reasons(files: tuple[SkippedFile, ...]) -> dict[str, str]:
+def reasons(files: tuple[ReportedFile, ...]) -> dict[str, str]:
     return {file.path: file.reason for file in files}
+
+
+@pytest.mark.parametrize("reindex", [False, True])
+@pytest.mark.parametrize(("pack", "upload_format"), [(tar_gz, "tar.gz"), (zipped, "zip")])
+def test_an_archive_keeps_the_rights_that_it_has_no_place_for(
+    project: Project, pack: Callable[[Files], bytes], upload_format: str, reindex: bool
+) -> None:
+    restricted = [
+        {"path": path, "content": "x = 1\n", "acl": ["user:ann"]} for path in ("same.py", "new.py", "bad.py", "gone.py")
+    ]
+    project.snapshot(json_lines(*restricted, {"path": "open.py", "content": "x = 1\n"}), "jsonl")
+    files: Files = {"same.py": "x = 1\n", "new.py": "y = (\n", "bad.py": b"\xff\xfe\xfa", "open.py": "z = 1\n"}
+    report = project.snapshot(pack(files), upload_format, reindex=reindex)
+    rights = {path: entry.acl for path, entry in project.sessions.files["docs"].items()}
+    assert rights == {"same.py": ("user:ann",), "new.py": ("user:ann",), "open.py": None}
+    said = {file.path: file.acl for file in (*report.failed, *report.notes)}
+    assert said == {"bad.py": ("user:ann",), "new.py": ("user:ann",)}
+    opened = project.snapshot(json_lines({"path": "same.py", "content": "x = 1\n"}), "jsonl")
+    assert (project.sessions.files["docs"]["same.py"].acl, opened.counters.cache_miss_files) == (None, 0)
+
+
+def test_an_empty_package_is_in_the_index_without_a_chunk(project: Project) -> None:
+    report = project.snapshot({"pkg/__init__.py": "", "pkg/mod.py": "x = 1\n", "pkg/py.typed": ""})
+    assert (report.counters.indexed_files, report.counters.skipped_files) == (2, 1)
+    assert project.paths == ["pkg/__init__.py", "pkg/mod.py"]
+    assert project.sessions.chunks["docs"]["pkg/__init__.py"] == ()
+    links = next(blob.links for blob in project.cache.blobs.values() if blob.key.path == "pkg/__init__.py")
+    assert {(link.kind, link.target) for link in links} == {
+        (LinkKind.DEFINES, "pkg"), (LinkKind.DEFINES, "pkg/__init__.py"),
+    }  # fmt: skip
+    assert project.snapshot({"pkg/__init__.py": "", "pkg/mod.py": "x = 1\n"}).counters.cache_hit_files == 2
+
+
+# --- what parsers say ---------------------------------------------------------------------------------------------
+
+NOTED: Files = {
+    "a.md": "---\ntitle: Part 1: Intro\n---\n# Body\n",
+    "b.py": "x = 1\ndef f(:\n",
+    "c.md": "# Sound\n",
+}
+
+
+def noted(report: JobReport) -> list[tuple[str, int | None]]:
+    return [(note.path, note.line) for note in report.notes]
+
+
+def test_every_job_reports_the_notes_of_its_files_wherever_they_come_from(project: Project) -> None:
+    expected = [("a.md", 2), ("b.py", 2)]
+    assert noted(project.snapshot(NOTED)) == expected
+    assert noted(project.snapshot(NOTED)) == expected  # nothing is prepared, nothing is written
+    assert noted(project.snapshot(NOTED, reindex=True)) == expected
+    project.create("copy")
+    project.session_id = "copy"
+    copied = project.snapshot(NOTED)
+    assert (noted(copied), copied.counters.cache_hit_files, copied.note_count) == (expected, 3, 2)
+    one = project.change({"op": "upsert", "path": "b.py", "content": "def g(:\n"}, {"op": "delete", "path": "a.md"})
+    assert noted(one) == [("b.py", 1)]
+    assert noted(project.change({"op": "upsert", "path": "b.py", "content": "x = 1\n"})) == []
+
+
+def test_notes_are_bounded_and_their_number_is_told(project: Project) -> None:
+    report = project.snapshot({f"{n:03}.py": "def f(:\n" for n in range(MAX_REPORTED_FILES + 5)})
+    assert noted(report) == [(f"{n:03}.py", 1) for n in range(MAX_REPORTED_FILES)]
+    assert report.note_count == MAX_REPORTED_FILES + 5
+
+
+def test_what_is_said_about_a_file_carries_its_acl(project: Project) -> None:
+    lines: list[dict[str, Any]] = [
+        {"path": "a.md", "content": NOTED["a.md"], "acl": ["user:ann"]},
+        {"path": "b.bin", "content_b64": base64.b64encode(bytes(range(200))).decode(), "acl": []},
+        {"path": "c.md", "content_b64": base64.b64encode(b"\xff\xfe\xfa").decode(), "acl": ["group:red"]},
+        {"path": "d.md", "content_hash": "0" * 64, "acl": ["group:blue"]},
+        {"path": "e.py", "content": "def f(:\n"},
+    ]
+    report = project.snapshot(json_lines(*lines), "jsonl")
+    acls = {file.path: file.acl for file in (*report.skipped, *report.failed, *report.notes)}
+    assert acls == {
+        "a.md": ("user:ann",), "b.bin": (), "c.md": ("group:red",), "d.md": ("group:blue",), "e.py": None,
+    }  # fmt: skip
 
 
 # --- snapshots -----------------------------------------------------------------------------------------------------
@@ -298,7 +378,7 @@ def test_a_nul_and_another_encoding_do_not_cost_the_others(project: Project) -> 
         {**files, "nul.md": b"# Doc\nboth o\x00er cloud credits\n", "cp1251.md": "привет".encode("cp1251")}
     )
     assert report.counters == Counters(indexed_files=20, failed_files=1, cache_miss_files=20)
-    assert reasons(report.failed) == {"cp1251.md": "It is not UTF-8 text (line 1)."}
+    assert reasons(report.failed) == {"cp1251.md": "It is not UTF-8 text (line 1): save it as UTF-8."}
     assert "both oer cloud credits" in project.text_of("nul.md")
 
 
@@ -557,7 +637,7 @@ def test_a_new_index_is_built_when_it_is_asked_for(project: Project) -> None:
 def test_a_new_index_is_built_when_much_is_written(project: Project, new_index_files: int, built: bool) -> None:
     project.settings = replace(project.settings, new_index_files=new_index_files)
     project.snapshot(FILES)
-    assert (project.session_id in project.sessions.previous) == built
+    assert ("filling" in {progress.phase for progress in project.told}) == built
     assert project.paths == sorted(FILES)
 
 
@@ -566,7 +646,7 @@ def test_a_new_index_is_built_when_average_lengths_have_drifted(project: Project
     project.sessions.drift = drift
     project.snapshot(FILES)
     project.change({"op": "upsert", "path": "c.txt", "content": "changes stay in place"})
-    assert (project.session_id in project.sessions.previous) == built
+    assert ("filling" in {progress.phase for progress in project.told}) == built
 
 
 def test_a_file_sent_by_its_hash_is_prepared_anew_from_what_is_on_record(project: Project) -> None:

@@ -127,7 +127,12 @@ def test_ordinary_paths_are_not_denied(path: str) -> None:
     ],
 )
 def test_unfit_content_has_a_reason(content: bytes, reason: str | None) -> None:
-    assert unfit(content, max_file_bytes=100) == reason
+    assert unfit("a/b.md", content, max_file_bytes=100) == reason
+
+
+@pytest.mark.parametrize(("path", "reason"), [("a/__init__.py", None), ("a/x__init__.py", "It is empty.")])
+def test_an_empty_init_still_makes_a_package(path: str, reason: str | None) -> None:
+    assert unfit(path, b"\n", max_file_bytes=100) == reason
 
 
 # --- ignore files --------------------------------------------------------------------------------------------------

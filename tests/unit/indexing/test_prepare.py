@@ -94,7 +94,7 @@ def test_one_unreadable_file_among_many_fails_alone() -> None:
     files: dict[str, str | bytes] = {f"{number}.md": f"# {number}\ntext\n" for number in range(5)}
     done, cache = prepare({**files, "bad.md": "привет".encode("cp1251")})
     assert kept_paths(cache) == sorted(files)
-    assert done.failed == {"bad.md": "It is not UTF-8 text (line 1)."}
+    assert done.failed == {"bad.md": "It is not UTF-8 text (line 1): save it as UTF-8."}
 
 
 def test_notes_of_the_parser_are_kept() -> None:

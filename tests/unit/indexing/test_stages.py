@@ -115,6 +115,32 @@ def test_the_stages_make_what_one_worker_would(line: Line) -> None:
     assert (again.generation, line.paths) == (2, ["README.md", "new.md"])
 
 
+def test_notes_and_rights_come_through_the_stages(line: Line) -> None:
+    noted = {"path": "a.py", "content": "x = 1\ndef f(:\n", "acl": ["user:ann"]}
+    failed = {"path": "b.md", "content_hash": "0" * 64, "acl": ["group:red"]}
+    skipped = {"path": "c.md", "content": " \n", "acl": []}
+    made, lease = line.accepted(json_lines(noted, failed, skipped), "jsonl")
+    for key in line.batches(made):
+        line.stages().prepare(made, key, line.told.append)
+    report = line.finish(made, lease)
+    assert [(note.path, note.line, note.acl) for note in report.notes] == [("a.py", 2, ("user:ann",))]
+    assert report.note_count == 1
+    assert [(file.path, file.acl) for file in (*report.failed, *report.skipped)] == [
+        ("b.md", ("group:red",)), ("c.md", ()),
+    ]  # fmt: skip
+
+
+def test_an_archive_keeps_the_rights_that_it_has_no_place_for(line: Line) -> None:
+    made, lease = line.accepted(json_lines({"path": "a.md", "content": "# A\n", "acl": ["user:ann"]}), "jsonl")
+    for key in line.batches(made):
+        line.stages().prepare(made, key, line.told.append)
+    line.finish(made, lease)
+    line.snapshot({"a.md": "# A, again\n", "b.md": "# B\n"})
+    assert {path: entry.acl for path, entry in line.sessions.files["docs"].items()} == {
+        "a.md": ("user:ann",), "b.md": None,
+    }  # fmt: skip
+
+
 def test_files_are_packed_by_number_and_by_size(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strata.indexing.stages.PACKED_FILES", 2)
     monkeypatch.setattr("strata.indexing.stages.PACKED_BYTES", 10_000)

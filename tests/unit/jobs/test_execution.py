@@ -209,6 +209,29 @@ def test_a_job_whose_execution_failed_unseen_is_ended_by_the_next_worker(works: 
     assert works.job(2).status is JobStatus.DONE
 
 
+def test_a_job_that_was_cancelled_before_its_execution_died_unseen_is_cancelled(works: Works) -> None:
+    works.accept(1, reindex=True)
+    works.accept(2, kind=JobKind.CHANGES)
+    works.drain()
+    works.execution.plan(job_id(1), plenty)
+    works.jobs.cancel(job_id(1))
+    works.executions.states[job_id(1)] = ExecutionState.FAILED
+    works.clock.sleep(63)
+    works.drain()
+    assert (works.job(1).status, works.job(1).error_code) == (JobStatus.CANCELLED, None)
+    assert works.job(2).status is JobStatus.DONE
+
+
+@pytest.mark.parametrize("status", ["FAILED", "TIMED_OUT", "ABORTED"])
+def test_a_job_that_was_cancelled_before_its_execution_ended_is_cancelled(works: Works, status: str) -> None:
+    works.accept(1, reindex=True)
+    works.execution.plan(job_id(1), plenty)
+    works.jobs.cancel(job_id(1))
+    works.execution.ended(job_id(1), status, owner="rule", remaining_s=plenty)
+    assert (works.job(1).status, works.job(1).error_code) == (JobStatus.CANCELLED, None)
+    assert works.lock_is_free
+
+
 # --- the states ----------------------------------------------------------------------------------------------------
 
 

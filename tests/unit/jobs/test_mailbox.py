@@ -22,7 +22,7 @@ from strata.jobs.keeping import SessionKeeper
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import Progress, ReportProgress
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobKind, JobReport, JobStatus, Lease
 from tests.support.factories import identity
 from tests.support.fakes import FakeSessionStore
@@ -155,7 +155,7 @@ def test_a_job_that_was_only_opened_is_not_worked(office: Office) -> None:
 
 def test_the_report_is_the_jobs_end(office: Office) -> None:
     report = JobReport(
-        counters=Counters(indexed_files=2), chunks=9, generation=3, skipped=(SkippedFile(path="a", reason="empty"),)
+        counters=Counters(indexed_files=2), chunks=9, generation=3, skipped=(ReportedFile(path="a", reason="empty"),)
     )
     office.runner.work = lambda _job, _lease, _progress: report
     office.accept(1)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strata.errors import JobNotFound, SessionNotFound
 from strata.jobs.reading import JobReader
 from strata.model.access import Identity
-from tests.support.factories import identity
+from strata.model.corpus import ReportedFile
+from strata.model.jobs import JobReport
+from tests.support.factories import file_entry, identity
 from tests.support.fakes import FakeSessionStore
 from tests.support.job_fakes import FakeJobStore, job, job_id
 
@@ -51,3 +55,40 @@ def test_an_impossible_name_is_not_found(reader: JobReader, text: str) -> None:
         reader.job(identity("ann"), text)
     with pytest.raises(SessionNotFound):
         reader.session(identity("ann"), f"{text} ")
+
+
+# --- what a report says about files ---------------------------------------------------------------------------------
+
+
+def reported(path: str, acl: tuple[str, ...] | None = None) -> ReportedFile:
+    return ReportedFile(path=path, reason="empty", acl=acl)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "shown"),
+    [
+        pytest.param(None, None, True, id="no list"),
+        pytest.param(("user:ann",), None, True, id="named then"),
+        pytest.param(("group:red", "user:bob"), None, False, id="not named then"),
+        pytest.param((), None, False, id="nobody then, the owner neither"),
+        pytest.param(None, (), False, id="nobody now"),
+        pytest.param(("user:ann",), ("user:bob",), False, id="not named any more"),
+        pytest.param(("user:bob",), ("user:ann",), False, id="named since then only"),
+        pytest.param(("user:ann",), ("user:ann",), True, id="named then and now"),
+    ],
+)
+def test_a_report_names_a_file_to_whom_its_acl_names(
+    reader: JobReader, then: tuple[str, ...] | None, now: tuple[str, ...] | None, shown: bool
+) -> None:
+    sessions, jobs = reader.sessions, reader.jobs
+    assert isinstance(sessions, FakeSessionStore)
+    sessions.files["docs"] = {"a.md": replace(file_entry("a.md"), acl=now)}
+    files = (reported("a.md", then), reported("open.md"))
+    report = JobReport(skipped=files, failed=files, notes=files, note_count=7)
+    jobs.create(replace(job(job_id(3)), report=report))
+    paths = ["a.md", "open.md"] if shown else ["open.md"]
+    (listed,) = [found for found in reader.list_jobs(identity("ann"), "docs") if found.job_id == job_id(3)]
+    for found in (reader.job(identity("ann"), job_id(3)), listed):
+        seen = found.report
+        assert [[file.path for file in part] for part in (seen.skipped, seen.failed, seen.notes)] == [paths] * 3
+        assert seen.note_count == 7

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from strata_client.cli.main import app, main
+from strata_client.cli.main import command, main
+from strata_client.cli.paragraphs import walk
 from strata_client.cli.screen import printable
 from tests.support.fake_api import (
     ANSWER_TEXT,
@@ -190,6 +191,44 @@ def test_index_tells_a_person_what_was_left_out_and_why(run: Run, api: FakeApi, 
     assert "logo.png: binary" in outcome.err
     assert "2 indexed (1 embedded, 1 known), 0 removed, 1 skipped, 0 failed; 7 chunks in the index." in outcome.err
     assert outcome.out == 'Indexed. Ask: strata ask "…" --session shop\n'
+
+
+NOTES = [
+    {"path": "a.py", "line": 7, "reason": "Python can't parse it: source chunks only, no symbols."},
+    {"path": "b.md", "line": None, "reason": "It is too large to be parsed."},
+]
+
+
+def test_index_and_jobs_show_what_parsers_say_with_its_place(run: Run, api: FakeApi, folder: Path) -> None:
+    noted = job_view(notes=NOTES, note_count=12)
+    api.on("GET", "/api/rag/jobs/job-1/events", sse_reply(sse("terminal", noted, 1)))
+    api.on("GET", "/api/rag/jobs/job-1", json_reply(noted))
+    indexed = run("index", str(folder), "--session", "shop", "--api", api.url).err
+    shown = run("jobs", "job-1", "--api", api.url).out
+    for note in ("a.py:7: Python can't parse it", "b.md: It is too large", "10 more"):
+        assert note in indexed
+        assert note in shown
+    assert json.loads(run("jobs", "job-1", "--json", "--api", api.url).out)["notes"] == NOTES
+
+
+def test_a_name_with_a_line_end_takes_one_line(run: Run, api: FakeApi, folder: Path) -> None:
+    wild = [{"path": "a\nb.md", "reason": "empty"}]
+    noted = [{"path": "c\rd.py", "line": 7, "reason": "no symbols"}]
+    odd = job_view(failed=wild, skipped=wild, notes=noted, note_count=1)
+    api.on("GET", "/api/rag/jobs/job-1/events", sse_reply(sse("terminal", odd, 1)))
+    api.on("GET", "/api/rag/jobs/job-1", json_reply(odd))
+    for said in (
+        run("index", str(folder), "-s", "shop", "--api", api.url).err,
+        run("jobs", "job-1", "--api", api.url).out,
+    ):
+        assert "a b.md: empty" in said
+        assert "d.py:7: no symbols" in said
+        assert "a\n" not in said
+
+
+def test_an_unknown_job_is_told_where_to_look(run: Run, api: FakeApi) -> None:
+    api.on("GET", "/api/rag/jobs/job-9", error_reply(404, "job_not_found", "There is no such job."))
+    assert "`strata jobs` lists yours" in run("jobs", "job-9", "--api", api.url).err
 
 
 def test_many_reasons_are_summed_up(run: Run, api: FakeApi, folder: Path) -> None:
@@ -553,17 +592,27 @@ def test_demo_with_a_failed_job_asks_nothing(run: Run, api: FakeApi, folder: Pat
 # --- help, interrupts -----------------------------------------------------------------------------------------------
 
 
-def commands() -> list[list[str]]:
-    return [[str(each.callback.__name__)] for each in app.registered_commands if each.callback] + [["model", "pull"]]
+COMMANDS = [names for names, each in walk(command()) if not hasattr(each, "commands")]
+GROUPS = [names for names, each in walk(command()) if names and hasattr(each, "commands")]
 
 
-@pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_the_help_of_every_command_teaches_with_an_example(run: Run, command: list[str]) -> None:
-    outcome = run(*command, "--help")
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_the_help_of_every_command_teaches_with_an_example(run: Run, names: tuple[str, ...]) -> None:
+    outcome = run(*names, "--help")
 
     assert outcome.status == 0
     assert "Example: " in outcome.out
     assert "--json" in outcome.out
+
+
+@pytest.mark.parametrize("names", [*COMMANDS, *GROUPS], ids=" ".join)
+def test_a_help_text_breaks_its_lines_where_the_terminal_ends(names: tuple[str, ...]) -> None:
+    (found,) = [each for path, each in walk(command()) if path == names]
+    assert "\n" not in found.help.replace("\n\n", "")
+
+
+def test_a_group_that_lists_says_how_to_see_what_its_list_can(run: Run) -> None:
+    assert "--failed" in run("jobs", "--help").out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other interrupts")

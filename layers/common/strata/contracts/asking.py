@@ -12,19 +12,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from strata.answering.events import AnswerEvent, CitationEvent, DeltaEvent, DoneEvent, MetaEvent, SourcesEvent, Usage
 from strata.contracts.jobs import View
-from strata.errors import InvalidQuery, InvalidRequest, SessionNotFound
+from strata.errors import InvalidQuery, SessionNotFound
 from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Citation, Explanation, Filter, IndexedText, Question, Retrieved, SourcePiece
+from strata.model.asking import Candidate, Citation, Explanation, IndexedText, Question, Retrieved, SourcePiece
 from strata.model.corpus import Layer, Span
 from strata.retrieval.analyser import analyse
+from strata.retrieval.filters import checked_filter
 from strata.retrieval.retrieve import checked_text
 
 MAX_LIMIT = 50
 MAX_PATTERNS = 50
 MAX_PATTERN_CHARACTERS = 1_000
-
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARACTERS)]
 Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
@@ -55,13 +54,13 @@ class SearchOptions(BaseModel):
             session_id=session_id,
             identity=identity,
             limit=self.limit,
-            filter=Filter(
-                layers=tuple(dict.fromkeys(Layer.named(name) for name in self.layers)),
-                path_prefixes=_storable(self.path_prefixes),
-                exclude_path_prefixes=_storable(self.exclude_path_prefixes),
-                exclude_like_patterns=_like(self.exclude_like_patterns),
-                prefer_path_prefixes=_storable(self.prefer_path_prefixes),
-                prefer_like_patterns=_like(self.prefer_like_patterns),
+            filter=checked_filter(
+                layers=self.layers,
+                path_prefixes=self.path_prefixes,
+                exclude_path_prefixes=self.exclude_path_prefixes,
+                exclude_like_patterns=self.exclude_like_patterns,
+                prefer_path_prefixes=self.prefer_path_prefixes,
+                prefer_like_patterns=self.prefer_like_patterns,
                 prefer_non_tests=self.prefer_non_tests,
             ),
         )
@@ -73,7 +72,7 @@ class Ask(SearchOptions):
     question: str
 
     def to_question(self, session_id: str, identity: Identity) -> Question:
-        """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer` and `InvalidRequest`."""
+        """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer`, `InvalidPath` and `InvalidRequest`."""
         return self._question(self.question, session_id, identity)
 
 
@@ -84,22 +83,8 @@ class Search(SearchOptions):
     explain: bool = False
 
     def to_question(self, session_id: str, identity: Identity) -> Question:
-        """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer` and `InvalidRequest`."""
+        """Raises `SessionNotFound`, `InvalidQuery`, `UnknownLayer`, `InvalidPath` and `InvalidRequest`."""
         return replace(self._question(self.query, session_id, identity), explain=self.explain)
-
-
-def _storable(values: Sequence[str]) -> tuple[str, ...]:
-    if any(_UNSTORABLE.search(value) for value in values):
-        raise InvalidRequest("A path holds a NUL character or half a character.")
-    return tuple(dict.fromkeys(values))
-
-
-def _like(patterns: Sequence[str]) -> tuple[str, ...]:
-    for pattern in patterns:
-        trailing = len(pattern) - len(pattern.rstrip("\\"))
-        if trailing % 2:
-            raise InvalidRequest(f"The pattern {pattern[:80]!r} ends with its escape character.")
-    return _storable(patterns)
 
 
 # --- replies -------------------------------------------------------------------------------------------------------

@@ -8,20 +8,58 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from strata.contracts.jobs import JobView, SessionView, View
 from strata.jobs.lifecycle import OpenedSnapshot
 from strata.jobs.naming import SESSION_ID
+from strata.jobs.reading import ShownJob
 from strata.model.corpus import checked_path
 from strata.model.jobs import ChangeOp
 
 MAX_FILES = 20_000
 MAX_PRINCIPALS = 200
 
-PrincipalText = Annotated[str, StringConstraints(pattern=r"^(user|group):[^\s,\x00-\x1f]{1,200}$")]
+_PRINCIPAL = r"^(user|group):[^\s,\x00-\x1f]{1,200}$"
+_CONTENT_HASH = r"^[0-9a-f]{64}$"
+
+
+def _described(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern})
+
+
+def _checked(pattern: str, shape: str) -> AfterValidator:
+    """Says in words what a text of another shape should have been: a pattern is no sentence."""
+
+    def checked(text: str) -> str:
+        if re.search(pattern.removesuffix("$") + r"\Z", text) is None:
+            raise ValueError(f"must be {shape}")
+        return text
+
+    return AfterValidator(checked)
+
+
+SessionName = Annotated[
+    str,
+    _described(SESSION_ID),
+    _checked(SESSION_ID, "1 to 100 letters, digits, dots, dashes and underscores, the first a letter or a digit"),
+]
+PrincipalText = Annotated[
+    str, _described(_PRINCIPAL), _checked(_PRINCIPAL, "`user:NAME` or `group:NAME`, without blanks and commas")
+]
 """No blank and no comma: claims carry several principals in one text."""
-ContentHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+ContentHash = Annotated[
+    str, _described(_CONTENT_HASH), _checked(_CONTENT_HASH, "a SHA-256 in 64 lower-case hexadecimal digits")
+]
 """SHA-256 of the file's bytes, in lower-case hex."""
 UploadFormat = Literal["tar.gz", "zip", "jsonl"]
 _HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
@@ -111,8 +149,8 @@ class OpenSession(Request):
     without, the reply says where the archive is to be posted.
     """
 
-    session_id: Annotated[str, StringConstraints(pattern=SESSION_ID)] | None = None
-    project_id: Annotated[str, StringConstraints(pattern=SESSION_ID)] | None = None
+    session_id: SessionName | None = None
+    project_id: SessionName | None = None
     format: UploadFormat = "tar.gz"
     readers: Annotated[list[PrincipalText], Field(max_length=MAX_PRINCIPALS)] = []
     reindex: bool = False
@@ -137,7 +175,7 @@ class SessionOpened(View):
     upload: UploadTarget | None
 
     @classmethod
-    def of(cls, opened: OpenedSnapshot) -> SessionOpened:
+    def of(cls, opened: OpenedSnapshot, job: ShownJob) -> SessionOpened:
         post = opened.upload
         upload = (
             None
@@ -146,7 +184,7 @@ class SessionOpened(View):
                 url=post.url, fields=dict(post.fields), expires_in_s=post.expires_in_s, key=opened.job.object_key
             )
         )
-        return cls(session=SessionView.of(opened.session), job=JobView.of(opened.job), upload=upload)
+        return cls(session=SessionView.of(opened.session), job=JobView.of(job), upload=upload)
 
 
 class SetReaders(Request):
@@ -173,11 +211,12 @@ class RollBackAccepted(View):
 
 
 class IndexSnapshot(Request):
-    """A snapshot in the body of another service's request."""
+    """A snapshot in the body of another service's request; its fields mean what they mean to `OpenSession`."""
 
-    session_id: Annotated[str, StringConstraints(pattern=SESSION_ID)]
-    project_id: Annotated[str, StringConstraints(pattern=SESSION_ID)] | None = None
+    session_id: SessionName
+    project_id: SessionName | None = None
     readers: Annotated[list[PrincipalText], Field(max_length=MAX_PRINCIPALS)] = []
+    reindex: bool = False
     files: Annotated[list[FileLine], Field(min_length=1, max_length=MAX_FILES)]
 
     def lines(self) -> bytes:
@@ -187,7 +226,7 @@ class IndexSnapshot(Request):
 class IndexChanges(PostChanges):
     """Changes in the body of another service's request."""
 
-    session_id: Annotated[str, StringConstraints(pattern=SESSION_ID)]
+    session_id: SessionName
 
 
 class Indexed(View):

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from strata.jobs.reading import ShownJob
 from strata.model.access import Session
-from strata.model.jobs import DeadLetter, Job, JobKind, JobStatus
+from strata.model.jobs import DeadLetter, JobKind, JobStatus
 
 
 class View(BaseModel):
@@ -61,6 +62,14 @@ class FileNote(View):
     reason: str
 
 
+class ParserNote(View):
+    """What could not be made of a file that is indexed all the same, and why; `line` is null for the whole of it."""
+
+    path: str
+    line: int | None
+    reason: str
+
+
 class ModelUsageView(View):
     """What a chat model used for preambles; `cost` is null where no prices are configured."""
 
@@ -81,8 +90,9 @@ class JobLinks(View):
 
 
 class JobView(View):
-    """`skipped` and `failed` hold the first files of each kind; the counters tell how many there were. `preambles` is
-    null where no chat model writes any.
+    """`skipped`, `failed` and `notes` hold the first of each kind, about files that the caller may read; the counters
+    and `note_count` tell how many there were in all. `preambles` is null
+    where no chat model writes any.
     """
 
     job_id: str
@@ -97,12 +107,14 @@ class JobView(View):
     generation: int | None
     skipped: list[FileNote]
     failed: list[FileNote]
+    notes: list[ParserNote]
+    note_count: int
     preambles: ModelUsageView | None
     error: JobError | None
     links: JobLinks
 
     @classmethod
-    def of(cls, job: Job) -> JobView:
+    def of(cls, job: ShownJob) -> JobView:
         report = job.report
         return cls(
             job_id=job.job_id,
@@ -124,6 +136,8 @@ class JobView(View):
             generation=report.generation,
             skipped=[FileNote(path=file.path, reason=file.reason) for file in report.skipped],
             failed=[FileNote(path=file.path, reason=file.reason) for file in report.failed],
+            notes=[ParserNote(path=file.path, line=file.line, reason=file.reason) for file in report.notes],
+            note_count=report.note_count,
             preambles=None if report.usage is None else ModelUsageView(**asdict(report.usage)),
             error=None if job.error_code is None else JobError(code=job.error_code, message=job.error_message or ""),
             links=JobLinks(self=f"/api/rag/jobs/{job.job_id}", events=f"/api/rag/jobs/{job.job_id}/events"),

@@ -216,7 +216,8 @@ def _faults(error: RequestValidationError) -> str:
         if fault["type"] == "json_invalid":
             return "The body is not valid JSON."
         place = ".".join(str(part)[:60] for part in fault["loc"] if part != "body")
-        faults.append(f"{place}: {fault['msg']}" if place else str(fault["msg"]))
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        faults.append(f"{place}: {message}" if place else message)
     return "; ".join(faults) + "." if faults else InvalidRequest().message
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted
 from strata.model.chat import ModelUsage
-from strata.model.corpus import BlobKey, SkippedFile
+from strata.model.corpus import BlobKey, Note, ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
 from strata.ports import CommitRequest, CommitResult, SessionStore
 
 MAX_REPORTED_FILES = 200
-"""A report names so many skipped and failed files; its counters count all."""
+"""A report names so many skipped and failed files, and gives so many notes; its counters count all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Outcome:
     keys: Mapping[str, BlobKey]
     cached_files: int
     prepared: Prepared
+    notes: Mapping[str, Sequence[Note]] = field(default_factory=dict)
+    """By path, what parsers say about files that the upload wants and the index has after the job."""
     usage: ModelUsage | None = None
     """Of a chat model, where one writes preambles."""
 
@@ -80,11 +83,22 @@ def report(result: CommitResult, outcome: Outcome) -> JobReport:
         counters=result.counters,
         chunks=result.chunks,
         generation=result.generation,
-        skipped=_reported(outcome.wanted.skipped),
-        failed=_reported(outcome.failed),
+        skipped=_reported(outcome, _plain(outcome.wanted.skipped)),
+        failed=_reported(outcome, _plain(outcome.failed)),
+        notes=_reported(outcome, outcome.notes),
+        note_count=sum(map(len, outcome.notes.values())),
         usage=outcome.usage,
     )
 
 
-def _reported(reasons: Mapping[str, str]) -> tuple[SkippedFile, ...]:
-    return tuple(SkippedFile(path=path, reason=reason) for path, reason in sorted(reasons.items()))[:MAX_REPORTED_FILES]
+def _plain(reasons: Mapping[str, str]) -> dict[str, Sequence[Note]]:
+    return {path: (Note(reason=reason),) for path, reason in reasons.items()}
+
+
+def _reported(outcome: Outcome, notes: Mapping[str, Sequence[Note]]) -> tuple[ReportedFile, ...]:
+    reported = (
+        ReportedFile(path=path, reason=note.reason, line=note.line, acl=outcome.wanted.acl_of(path))
+        for path in sorted(notes)
+        for note in notes[path]
+    )
+    return tuple(islice(reported, MAX_REPORTED_FILES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from strata.model.corpus import Document, Link, Span
+from strata.model.corpus import Document, Link, Note, Span
 
 DEFAULT_PRICE = 0.9
 """The price of a cut at a line border that a parser says nothing about: inside a statement, say."""
@@ -60,7 +60,7 @@ class ParsedSource:
 
     passages: tuple[Passage, ...]
     links: tuple[Link, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 Parser = Callable[[str, str], ParsedSource]

@@ -104,6 +104,8 @@ class Indexer:
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
             indexed = self.sessions.indexed_files(session.session_id, None if is_snapshot else wanted.paths)
+            if not upload.names_rights:
+                wanted.keep_rights(indexed)
             difference = plan(with_known_sizes(wanted, indexed), indexed)
             anew = is_snapshot and self._is_built_anew(session, job, difference)
             if anew:
@@ -184,7 +186,8 @@ class Indexer:
         advanced()
         preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
         preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
-        return outcome
+        unchanged = (key_of(session, entry, self._built) for entry in (*difference.keep, *difference.rights))
+        return replace(outcome, notes=self.cache.notes([*keys.values(), *unchanged]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +198,11 @@ class Upload:
     upload_format: str
     caps: UploadCaps
     progress: ReportProgress
+
+    @property
+    def names_rights(self) -> bool:
+        """Whether its format has a place for a file's `acl`; else a file that is indexed keeps the one that it has."""
+        return self.upload_format == "jsonl"
 
     def wanted(self, *, obeys_ignore_files: bool) -> Wanted:
         return read_wanted(

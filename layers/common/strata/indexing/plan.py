@@ -4,7 +4,8 @@ Which files are not indexed, in the order in which the reasons are looked for:
 
 1. *Denied*: version control, installed packages, caches, lock files, minified files, and what usually holds secrets.
    The lists are `DENIED_FOLDERS` and `DENIED_NAMES`; no ignore file can allow them.
-2. *Too large*, *empty* (nothing but blanks), *binary*.
+2. *Too large*, *empty* (nothing but blanks), *binary*. An empty `__init__.py` is wanted: that it is there tells which
+   names are the package's.
 3. *Ignored* by a `.gitignore` or `.strataignore` of the upload itself, at its root or in any folder, as git does it:
    the last matching pattern wins, the deeper file over the higher one, `.strataignore` over the `.gitignore` beside
    it, and nothing can be re-included below an ignored folder. Changes name their paths one by one: for them no ignore
@@ -24,6 +25,8 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from strata.indexing.reading import looks_binary
 from strata.model.corpus import FileEntry
 
+_SPEAKING_NAMES = ("__init__.py", "__init__.pyi")
+"""Of files that say something also when they are empty."""
 IGNORE_FILES = (".gitignore", ".strataignore")
 MAX_IGNORE_FILE_BYTES = 256 * 1024
 _MOST_DOUBLE_STARS = 3
@@ -88,11 +91,11 @@ def denied(path: str) -> str | None:
 _DENIED_PATTERNS = tuple((pattern, reason) for pattern, reason in DENIED_NAMES.items() if "*" in pattern)
 
 
-def unfit(content: bytes, *, max_file_bytes: int) -> str | None:
+def unfit(path: str, content: bytes, *, max_file_bytes: int) -> str | None:
     """Why a file's content is not to be indexed, or None."""
     if len(content) > max_file_bytes:
         return f"It is larger than {max_file_bytes:,} bytes."
-    if not content.strip():
+    if not content.strip() and path.rpartition("/")[2] not in _SPEAKING_NAMES:
         return "It is empty."
     if looks_binary(content):
         return "It is a binary file."

@@ -30,6 +30,7 @@ from strata.model.corpus import (
     EmbeddedChunk,
     Link,
     LinkKind,
+    Note,
     PreparedBlob,
     SourceFile,
     Vector,
@@ -60,7 +61,7 @@ class ParsedFile:
 
     chunks: tuple[Chunk, ...]
     links: tuple[Link, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def parser_for(path: str) -> Parser:

@@ -46,7 +46,8 @@ def read_text(path: str, content: bytes) -> str:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         where = content.count(b"\n", 0, error.start) + 1
-        raise FileUnreadable(f"It is not {encoding.upper()} text (line {where}).") from error
+        name = encoding.upper().removesuffix("-SIG")
+        raise FileUnreadable(f"It is not {name} text (line {where}): save it as {name}.") from error
     except (LookupError, UnicodeError) as error:
         raise FileUnreadable(f"Its encoding {encoding!r} can't be read.") from error
     text = text.lstrip("\ufeff").replace("\0", "")

@@ -68,7 +68,10 @@ class IndexingStages:
             upload = Upload(file=file, upload_format=named.upload_format, caps=limits, progress=progress)
             wanted = upload.wanted(obeys_ignore_files=True)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
-            plan = whole_plan(wanted, self.sessions.indexed_files(session.session_id))
+            indexed = self.sessions.indexed_files(session.session_id)
+            if not upload.names_rights:
+                wanted.keep_rights(indexed)
+            plan = whole_plan(wanted, indexed)
             keys = {entry.path: key_of(session, entry, self.built) for entry in plan.upserts}
             cached = self.cache.present(keys.values())
             missing = {path: key for path, key in keys.items() if key not in cached}
@@ -84,6 +87,7 @@ class IndexingStages:
                 "cached_files": len(cached),
                 "skipped": wanted.skipped,
                 "failed": wanted.failed,
+                "acls": wanted.acls,
                 "not_on_record": failed,
                 "batches": batches,
             },
@@ -155,16 +159,19 @@ class IndexingStages:
             result = self._required(_result_key(batch_key))
             prepared.files += result["files"]
             prepared.failed |= result["failed"]
+        keys = {entry.path: key_of(session, entry, self.built) for entry in entries}
         return Outcome(
             wanted=Wanted(
                 files={entry.path: WantedFile(entry=entry, position=None) for entry in entries},
                 skipped=plan["skipped"],
                 failed=plan["failed"],
+                acls={path: tuple(acl) for path, acl in plan["acls"].items()},
             ),
             plan=Plan(add=entries, update=(), rights=(), keep=(), delete=tuple(plan["delete"])),
-            keys={entry.path: key_of(session, entry, self.built) for entry in entries},
+            keys=keys,
             cached_files=plan["cached_files"],
             prepared=prepared,
+            notes=self.cache.notes(keys.values()),
         )
 
     def _session(self, job: Job) -> Session:

@@ -23,12 +23,26 @@ class WantedFile:
 
 @dataclass(slots=True, kw_only=True)
 class Wanted:
-    """What an upload asks for; a path is in one of the four, as its last entry has it."""
+    """What an upload asks for; a path is in one of the first four, as its last entry has it."""
 
     files: dict[str, WantedFile] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
+    acls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where the upload says who may read a file, whatever becomes of it."""
+
+    def keep_rights(self, indexed: Mapping[str, FileEntry]) -> None:
+        """Take over the `acl` of every file that is indexed: for an upload whose format has no place for one."""
+        for path, before in indexed.items():
+            if before.acl is None or path in self.deleted:
+                continue
+            self.acls[path] = before.acl
+            if file := self.files.get(path):
+                self.files[path] = replace(file, entry=replace(file.entry, acl=before.acl))
+
+    def acl_of(self, path: str) -> tuple[str, ...] | None:
+        return self.acls.get(path)
 
     @property
     def paths(self) -> set[str]:
@@ -50,8 +64,10 @@ def read_wanted(
     for position, entry in enumerate(entries):
         path = entry.path
         wanted.deleted.discard(path)
-        for outcomes in (wanted.files, wanted.skipped, wanted.failed):
+        for outcomes in (wanted.files, wanted.skipped, wanted.failed, wanted.acls):
             outcomes.pop(path, None)
+        if entry.acl is not None:
+            wanted.acls[path] = entry.acl
         if entry.op is ChangeOp.DELETE:
             wanted.deleted.add(path)
         elif entry.fail_reason:
@@ -77,7 +93,7 @@ def _judge(wanted: Wanted, entry: UploadEntry, content: bytes, position: int, ma
     blob_sha = blob_sha_of(content)
     if entry.content_hash not in (None, blob_sha):
         wanted.failed[entry.path] = _HASH_DIFFERS
-    elif reason := unfit(content, max_file_bytes=max_file_bytes):
+    elif reason := unfit(entry.path, content, max_file_bytes=max_file_bytes):
         wanted.skipped[entry.path] = reason
     else:
         wanted.files[entry.path] = WantedFile(entry=_file_entry(entry, blob_sha), position=position)

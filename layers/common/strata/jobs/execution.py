@@ -112,11 +112,8 @@ class JobExecution:
         return job.session_id
 
     def _failed(self, job: Job, error: str, cause: str) -> Job:
-        now = self.clock.now()
-        if job.cancel_requested and not job.committing:
-            return replace(job, status=JobStatus.CANCELLED, updated_at=now)
         code, message = self._told(job, error, cause)
-        return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=now)
+        return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=self.clock.now())
 
     def ended(self, job_id: str, status: str, *, owner: str, remaining_s: Remaining) -> None:
         """The execution has failed, timed out or was stopped: end its job if no state did, and go on with the rest."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NewType
 
 from strata.errors import JobNotFound, SessionNotFound
 from strata.jobs.naming import is_job_id, is_session_id
 from strata.model.access import Identity, Session
-from strata.model.jobs import Job
+from strata.model.corpus import ReportedFile
+from strata.model.jobs import Job, JobReport
 from strata.ports import JobStore, SessionStore
+
+ShownJob = NewType("ShownJob", Job)
+"""A job whose report names no file that its reader may not read: the only kind that goes out."""
 
 
 def readable_session(sessions: SessionStore, identity: Identity, session_id: str) -> Session:
@@ -32,7 +39,7 @@ class JobReader:
     def list_sessions(self, identity: Identity) -> list[Session]:
         return self.sessions.list_readable(identity)
 
-    def job(self, identity: Identity, job_id: str) -> Job:
+    def job(self, identity: Identity, job_id: str) -> ShownJob:
         """Raises `JobNotFound`, also for a job of a session that the caller may not read."""
         job = self.jobs.get(job_id) if is_job_id(job_id) else None
         if job is None:
@@ -41,8 +48,46 @@ class JobReader:
             self.session(identity, job.session_id)
         except SessionNotFound as error:
             raise JobNotFound from error
-        return job
+        return self.shown(identity, job)
 
-    def list_jobs(self, identity: Identity, session_id: str) -> list[Job]:
+    def list_jobs(self, identity: Identity, session_id: str) -> list[ShownJob]:
         """Newest first."""
-        return self.jobs.for_session(self.session(identity, session_id).session_id)
+        return self.all_shown(identity, self.jobs.for_session(self.session(identity, session_id).session_id))
+
+    def shown(self, identity: Identity, job: Job) -> ShownJob:
+        return self.all_shown(identity, [job])[0]
+
+    def all_shown(self, identity: Identity, jobs: Iterable[Job]) -> list[ShownJob]:
+        """The jobs of sessions that the caller may read, as the caller may see them.
+
+        What is said about a file is read by whom its `acl` named when the job ran and names now, if it is indexed.
+        """
+        jobs = list(jobs)
+        paths: defaultdict[str, set[str]] = defaultdict(set)
+        for job in jobs:
+            paths[job.session_id].update(file.path for file in _reported(job))
+        acls = {
+            (session_id, path): entry.acl
+            for session_id, named in paths.items()
+            if named
+            for path, entry in self.sessions.indexed_files(session_id, named).items()
+        }
+
+        def readable(job: Job, files: Iterable[ReportedFile]) -> tuple[ReportedFile, ...]:
+            return tuple(
+                file
+                for file in files
+                if identity.is_named_in(file.acl) and identity.is_named_in(acls.get((job.session_id, file.path)))
+            )
+
+        def report(job: Job) -> JobReport:
+            skipped, failed, notes = (
+                readable(job, files) for files in (job.report.skipped, job.report.failed, job.report.notes)
+            )
+            return replace(job.report, skipped=skipped, failed=failed, notes=notes)
+
+        return [ShownJob(replace(job, report=report(job))) for job in jobs]
+
+
+def _reported(job: Job) -> tuple[ReportedFile, ...]:
+    return (*job.report.skipped, *job.report.failed, *job.report.notes)

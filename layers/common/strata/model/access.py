@@ -30,6 +30,10 @@ class Identity:
         """Everything the caller may act as, sorted: the same caller gives the same cache key."""
         return tuple(sorted({self.user, *(f"group:{group}" for group in self.groups)}))
 
+    def is_named_in(self, acl: Sequence[Principal] | None) -> bool:
+        """Whether a file's own list lets the caller read it; a file without one is read by who reads the session."""
+        return acl is None or not set(acl).isdisjoint(self.principals)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:

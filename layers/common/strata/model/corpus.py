@@ -106,11 +106,32 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedFile:
-    """A file that is not indexed, and why: `reason` is a short sentence for a person."""
+class Note:
+    """What a parser could not make of a file, and why; `line` is where, in the text that spans count lines in."""
+
+    reason: str
+    line: int | None = None
+
+    @property
+    def text(self) -> str:
+        """
+        >>> Note(reason="no sound YAML", line=2).text
+        'line 2: no sound YAML'
+        """
+        return self.reason if self.line is None else f"line {self.line}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedFile:
+    """What a job says about one file: `reason` is a short sentence for a person.
+
+    `acl` is the file's own: only who may read the file may read what is said about it.
+    """
 
     path: str
     reason: str
+    line: int | None = None
+    acl: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +256,7 @@ class BlobKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedBlob:
-    """A file's chunks, embedded, with its bytes and links; `notes` are reasons worth showing (say, a syntax error).
+    """A file's chunks, embedded, with its bytes and links; `notes` are worth showing (say, a syntax error).
 
     `usage` is what a chat model used for its preambles.
     """
@@ -244,5 +265,5 @@ class PreparedBlob:
     source: bytes
     chunks: tuple[EmbeddedChunk, ...]
     links: tuple[Link, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     usage: ModelUsage = field(default_factory=ModelUsage)

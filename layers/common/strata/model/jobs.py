@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from strata.model.chat import ModelUsage
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 
 
 class JobKind(StrEnum):
@@ -48,16 +48,19 @@ class Counters:
 class JobReport:
     """What a job's end says beyond its counters.
 
-    `chunks` counts the whole index after the job; `skipped` and `failed` are capped lists with reasons. `usage` is what
-    a chat model used for the preambles of the files that this job prepared, in whichever of its workers; None where it
-    writes none.
+    `chunks` counts the whole index after the job. `skipped`, `failed` and `notes` are capped lists with reasons, in
+    the order of paths; `notes` is what parsers say about files of the upload that are in the index, `note_count` how
+    many they say. `usage` is what a chat model used for the preambles of the files that this job
+    prepared, in whichever of its workers; None where it writes none.
     """
 
     counters: Counters = field(default_factory=Counters)
     chunks: int = 0
     generation: int | None = None
-    skipped: tuple[SkippedFile, ...] = ()
-    failed: tuple[SkippedFile, ...] = ()
+    skipped: tuple[ReportedFile, ...] = ()
+    failed: tuple[ReportedFile, ...] = ()
+    notes: tuple[ReportedFile, ...] = ()
+    note_count: int = 0
     usage: ModelUsage | None = None
 
 
@@ -91,6 +94,22 @@ class Job:
     committing: bool = False
     retried_as: str | None = None
     reindex: bool = False
+
+    def ending(self, ended: Job) -> Job:
+        """What this job, as it is stored, becomes when its work has come to the end `ended`.
+
+        A job that failed after its cancel was asked for is cancelled, whatever the failure was: its worker or execution
+        may have died of anything, or of the cancel itself. One that was being committed may have been applied.
+        """
+        if ended.status is JobStatus.ERROR and self.cancel_requested and not self.committing:
+            ended = replace(ended, status=JobStatus.CANCELLED, error_code=None, error_message=None)
+        return replace(
+            ended,
+            seq=self.seq,
+            starts=self.starts,
+            cancel_requested=self.cancel_requested,
+            committing=self.committing,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

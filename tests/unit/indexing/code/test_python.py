@@ -224,7 +224,7 @@ def test_a_file_that_does_not_parse_has_source_chunks_and_a_reason(content: str)
     assert time.monotonic() - started < 20
     assert {chunk.layer for chunk in file.chunks} == {C0}
     assert len(file.notes) == 1
-    assert file.notes[0].endswith("source chunks only, no symbols.")
+    assert file.notes[0].reason.endswith("source chunks only, no symbols.")
     assert_true_to_the_source("m.py", content, file.chunks)
     assert uncovered_lines("m.py", content, file.chunks) == []
 

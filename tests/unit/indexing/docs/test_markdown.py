@@ -143,7 +143,7 @@ def test_unsound_yaml_is_named_and_kept_out_of_the_body() -> None:
     file = parsed("doc.md", content)
     assert [chunk.content for chunk in file.chunks if chunk.layer is D3] == ["# Body\nx"]
     assert catalogue(content).metadata["frontmatter_error"].startswith("line 2:")
-    assert "line 2" in file.notes[0]
+    assert file.notes[0].line == 2
     assert "Part 1" not in catalogue(content).content
 
 

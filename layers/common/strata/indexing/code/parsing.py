@@ -19,7 +19,7 @@ from strata.indexing.code.symbols import definitions, module_symbol, symbol_pass
 from strata.indexing.passages import ParsedSource, Parser, Passage
 from strata.indexing.reading import source_lines, text_of
 from strata.indexing.window_prices import window_prices
-from strata.model.corpus import Document, Layer, Span
+from strata.model.corpus import Document, Layer, Note, Span
 
 MAX_PARSED_CHARACTERS = 500_000
 """A larger module is generated: a dense megabyte takes some seconds."""
@@ -32,8 +32,9 @@ MAX_BRACES_TIMES_CHARACTERS = 4_000_000_000
 def parse_python(path: str, text: str) -> ParsedSource:
     lines = source_lines(text)
     span = _filled(lines)
-    if span is None:
-        return ParsedSource(passages=())
+    if span is None:  # of a package's empty `__init__.py` the name is left
+        empty = ast.parse("")
+        return ParsedSource(passages=(), links=tuple(definition_links(empty, (), module_names(path, empty))))
     if (
         len(text) > MAX_PARSED_CHARACTERS
         or max(map(len, lines)) > MAX_PARSED_LINE
@@ -45,7 +46,7 @@ def parse_python(path: str, text: str) -> ParsedSource:
             warnings.simplefilter("ignore")  # a doubtful escape in their file is not our warning
             module = ast.parse(text)
     except SyntaxError as error:
-        return _unparsed(path, lines, span, f"Python can't parse it (line {error.lineno or 1}: {error.msg})")
+        return _unparsed(path, lines, span, f"Python can't parse it ({error.msg})", line=error.lineno or None)
     except (RecursionError, MemoryError, ValueError) as error:
         return _unparsed(path, lines, span, f"Python can't parse it ({type(error).__name__}: nested too deeply?)")
     symbols = definitions(module)
@@ -65,7 +66,7 @@ def parse_python(path: str, text: str) -> ParsedSource:
     return ParsedSource(passages=(source, *catalogue), links=links)
 
 
-def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSource:
+def _unparsed(path: str, lines: list[str], span: Span, reason: str, *, line: int | None = None) -> ParsedSource:
     passage = Passage(
         document=Document(
             layer=Layer.C0_SOURCE_CHUNKS,
@@ -77,7 +78,8 @@ def _unparsed(path: str, lines: list[str], span: Span, reason: str) -> ParsedSou
         verbatim=True,
         prices=window_prices(lines),
     )
-    return ParsedSource(passages=(passage,), notes=(f"{reason}: source chunks only, no symbols.",))
+    note = Note(reason=f"{reason}: source chunks only, no symbols.", line=line)
+    return ParsedSource(passages=(passage,), notes=(note,))
 
 
 def _filled(lines: list[str]) -> Span | None:

@@ -52,7 +52,7 @@ def catalog(
         if name != "doc_title":
             metadata[name] = list(value) if name in LIST_FIELDS else value
     if frontmatter.fault:
-        metadata["frontmatter_error"] = frontmatter.fault
+        metadata["frontmatter_error"] = frontmatter.fault.text
     return Passage(
         document=Document(
             layer=Layer.D1_DOCUMENT_CATALOG,

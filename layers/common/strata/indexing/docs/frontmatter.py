@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from strata.indexing.reading import clean_text
+from strata.model.corpus import Note
 
 _MAX_CHARACTERS = 64 * 1024
 _MAX_VALUE_CHARACTERS = 500
@@ -33,6 +34,7 @@ TEXT_FIELDS: Mapping[str, str] = {
     "system_component": "system_component",
 }
 """A field's name in the file → its name in the metadata."""
+_NO_YAML = "no sound YAML"
 LIST_FIELDS = ("tags", "entities", "related_docs", "related_code")
 
 
@@ -42,7 +44,7 @@ class Frontmatter:
 
     line_count: int = 0
     fields: Mapping[str, Any] = field(default_factory=dict)
-    fault: str | None = None
+    fault: Note | None = None
 
 
 def read_frontmatter(lines: Sequence[str]) -> Frontmatter:
@@ -60,14 +62,14 @@ def read_frontmatter(lines: Sequence[str]) -> Frontmatter:
     text = "\n".join(block)
     if len(text) > _MAX_CHARACTERS:
         values: object = None
-        fault = f"line 2: the block is longer than {_MAX_CHARACTERS:,} characters"
+        fault: Note | None = Note(reason=f"the block is longer than {_MAX_CHARACTERS:,} characters", line=2)
     else:
         values, fault = _loaded(text)
     if isinstance(values, dict):
         return Frontmatter(line_count=end + 1, fields=_typed(values))
     first = next((line for line in block if line.strip() and not line.lstrip().startswith("#")), "")
     if not any(line.strip() for line in block) or _KEY.match(first):
-        return Frontmatter(line_count=end + 1, fault=fault or None)
+        return Frontmatter(line_count=end + 1, fault=fault)
     return Frontmatter()  # a rule, text, and another rule
 
 
@@ -81,15 +83,15 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _loaded(text: str) -> tuple[object, str]:
+def _loaded(text: str) -> tuple[object, Note | None]:
     """The value, and what is wrong with the block if it can't be read."""
     try:
-        return yaml.load(text, _Loader), ""  # noqa: S506 - a SafeLoader
+        return yaml.load(text, _Loader), None  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 2
-        return None, f"line {line}: {error.problem or 'no sound YAML'}"
+        return None, Note(reason=error.problem or _NO_YAML, line=line)
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError, AttributeError) as error:
-        return None, f"line 2: {str(error).splitlines()[0][:100] if str(error) else 'no sound YAML'}"
+        return None, Note(reason=str(error).splitlines()[0][:100] if str(error) else _NO_YAML, line=2)
 
 
 def _typed(values: Mapping[object, object]) -> dict[str, Any]:

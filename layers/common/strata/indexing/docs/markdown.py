@@ -23,10 +23,10 @@ from strata.indexing.docs.frontmatter import Frontmatter, read_frontmatter
 from strata.indexing.docs.mentions import mention_links, related_links
 from strata.indexing.docs.policies import policy_passages
 from strata.indexing.docs.statements import Statement
-from strata.indexing.docs.windows import parse_text
+from strata.indexing.docs.windows import TOO_LARGE, parse_text
 from strata.indexing.passages import ParsedSource, Passage, Table, Whole
 from strata.indexing.reading import NOTEBOOK_SUFFIX, source_lines, text_of
-from strata.model.corpus import Document, Layer, Span
+from strata.model.corpus import Document, Layer, Note, Span
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Heading:
 def parse_markdown(path: str, text: str) -> ParsedSource:
     if len(text) > MAX_PARSED_CHARACTERS or text.count("\n") + text.count("|") // 2 > MAX_PARSED_LINES:
         parsed = parse_text(path, text)
-        return replace(parsed, notes=("It is too large to be parsed: cut into windows, without its headings.",))
+        return replace(parsed, notes=(TOO_LARGE,))
     lines = source_lines(text)
     frontmatter = read_frontmatter(lines)
     # The block's lines are emptied, not removed: every line keeps its number.
@@ -92,7 +92,8 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
     said = _statements(tokens, lines, headings, title)
     passages += fact_passages(said, metadata, _clipped)
     passages += policy_passages(said, metadata, _clipped)
-    notes = (f"Its frontmatter is unreadable ({frontmatter.fault}).",) if frontmatter.fault else ()
+    fault = frontmatter.fault
+    notes = () if fault is None else (Note(reason=f"Its frontmatter is unreadable ({fault.reason}).", line=fault.line),)
     if not any(line.strip() for line in lines):
         return ParsedSource(passages=())
     links = (
@@ -185,7 +186,7 @@ def _metadata(path: str, frontmatter: Frontmatter) -> dict[str, Any]:
     if "tags" in frontmatter.fields:
         metadata["tags"] = list(frontmatter.fields["tags"])
     if frontmatter.fault:
-        metadata["frontmatter_error"] = frontmatter.fault
+        metadata["frontmatter_error"] = frontmatter.fault.text
     return metadata
 
 

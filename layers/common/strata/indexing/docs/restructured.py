@@ -19,7 +19,7 @@ from strata.indexing.docs.frontmatter import Frontmatter
 from strata.indexing.docs.mentions import mention_links
 from strata.indexing.docs.policies import policy_passages
 from strata.indexing.docs.statements import Statement
-from strata.indexing.docs.windows import parse_text
+from strata.indexing.docs.windows import TOO_LARGE, parse_text
 from strata.indexing.passages import ParsedSource, Passage, Whole
 from strata.indexing.reading import source_lines, text_of
 from strata.model.corpus import Document, Layer, Span
@@ -67,11 +67,7 @@ def parse_restructured(path: str, text: str) -> ParsedSource:
     lines = source_lines(text)
     if len(lines) > MAX_PARSED_LINES:
         parsed = parse_text(path, text)
-        return ParsedSource(
-            passages=parsed.passages,
-            links=parsed.links,
-            notes=("It is too large to be parsed: cut into windows, without its headings.",),
-        )
+        return ParsedSource(passages=parsed.passages, links=parsed.links, notes=(TOO_LARGE,))
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
     if not filled:
         return ParsedSource(passages=())

@@ -12,7 +12,10 @@ from strata.indexing.docs.frontmatter import Frontmatter
 from strata.indexing.passages import ParsedSource, Passage
 from strata.indexing.reading import source_lines, text_of
 from strata.indexing.window_prices import window_prices
-from strata.model.corpus import Document, Layer, Span
+from strata.model.corpus import Document, Layer, Note, Span
+
+TOO_LARGE = Note(reason="It is too large to be parsed: cut into windows, without its headings.")
+"""Of a document whose own parser would take too long."""
 
 _MAX_SUMMARY_LINES = 8
 _KINDS = {

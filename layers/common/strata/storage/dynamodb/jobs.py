@@ -13,7 +13,7 @@ from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound,
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
 from strata.model.chat import ModelUsage
-from strata.model.corpus import SkippedFile
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock
 from strata.storage.dynamodb.client import Item, Refused, Table, Write, contention_pauses
@@ -30,7 +30,7 @@ NOTIFIED_WITHIN = timedelta(seconds=30)
 _STATUS = {"#status": "status"}
 _QUEUED = status_data(JobStatus.QUEUED, Progress(phase="queued"))
 _MAX_LIST_ENTRIES = 200
-_MAX_LIST_BYTES = 40_000  # two lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
+_MAX_LIST_BYTES = 30_000  # three lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
 _MAX_TEXT_CHARACTERS = 1_000
 
 
@@ -395,16 +395,9 @@ class DynamoJobStore:
         return order
 
     def _ending(self, job: Job, stored: Job) -> Sequence[Write]:
-        ended = replace(
-            job,
-            seq=stored.seq,
-            starts=stored.starts,
-            cancel_requested=stored.cancel_requested,
-            committing=stored.committing,
-        )
         last = self._last_event(job.job_id)
         terminal = JobEvent(seq=1 if last is None else last.seq + 1, name=TERMINAL, data={})
-        return self._job_update(ended, *_unchanged(stored)), self._event(job.job_id, terminal)
+        return self._job_update(stored.ending(job), *_unchanged(stored)), self._event(job.job_id, terminal)
 
     def _job_update(self, job: Job, condition: str, values: Mapping[str, Any]) -> Write:
         """The job's item as a whole."""
@@ -531,8 +524,10 @@ def _job_of(item: Item) -> Job:
             counters=Counters(**report["counters"]),
             chunks=report["chunks"],
             generation=report["generation"],
-            skipped=tuple(SkippedFile(**entry) for entry in report["skipped"]),
-            failed=tuple(SkippedFile(**entry) for entry in report["failed"]),
+            skipped=_reported(report["skipped"]),
+            failed=_reported(report["failed"]),
+            notes=_reported(report.get("notes", ())),
+            note_count=report.get("note_count", 0),
             usage=None if report.get("usage") is None else ModelUsage(**report["usage"]),
         ),
         error_code=item["error_code"],
@@ -559,6 +554,8 @@ def _report_text(report: JobReport) -> str:
             "generation": report.generation,
             "skipped": capped(report.skipped),
             "failed": capped(report.failed),
+            "notes": capped(report.notes),
+            "note_count": report.note_count,
             "usage": None if report.usage is None else asdict(report.usage),
         },
         ensure_ascii=False,
@@ -566,12 +563,28 @@ def _report_text(report: JobReport) -> str:
     )
 
 
-def capped(files: Sequence[SkippedFile]) -> list[dict[str, str]]:
+def _reported(entries: Sequence[Mapping[str, Any]]) -> tuple[ReportedFile, ...]:
+    return tuple(
+        ReportedFile(
+            path=entry["path"],
+            reason=entry["reason"],
+            line=entry.get("line"),
+            acl=None if entry.get("acl") is None else tuple(entry["acl"]),
+        )
+        for entry in entries
+    )
+
+
+def capped(files: Sequence[ReportedFile]) -> list[dict[str, Any]]:
     """The first files that fit into a job's item; the counters tell how many there were."""
-    kept: list[dict[str, str]] = []
+    kept: list[dict[str, Any]] = []
     size_bytes = 0
     for file in files[:_MAX_LIST_ENTRIES]:
-        entry = {"path": _storable(file.path), "reason": _storable(file.reason)}
+        entry: dict[str, Any] = {"path": _storable(file.path), "reason": _storable(file.reason)}
+        if file.line is not None:
+            entry["line"] = file.line
+        if file.acl is not None:
+            entry["acl"] = list(file.acl)
         size_bytes += len(json.dumps(entry, ensure_ascii=False).encode())
         if size_bytes > _MAX_LIST_BYTES:
             break

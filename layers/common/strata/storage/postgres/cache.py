@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from strata.errors import SessionNotFound
 from strata.jobs.fault_points import reach
 from strata.model.chat import ModelUsage
-from strata.model.corpus import BlobKey, EmbeddedChunk, Link, PreparedBlob, Vector
+from strata.model.corpus import BlobKey, EmbeddedChunk, Link, Note, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -39,6 +40,12 @@ class PostgresBlobCache:
             return {}
         rows = self._database.transact(lambda c: c.execute(self._sql["contents"], _columns(wanted)).fetchall())
         return {wanted[place - 1]: bytes(source) for place, source in rows}
+
+    def notes(self, keys: Collection[BlobKey]) -> dict[str, tuple[Note, ...]]:
+        if not keys:
+            return {}
+        rows = self._database.transact(lambda c: c.execute(self._sql["notes"], _columns(keys)).fetchall())
+        return {path: tuple(map(_note, texts)) for path, texts in rows}
 
     def in_new_process(self) -> PostgresBlobCache:
         return PostgresBlobCache(self._database.in_new_process())
@@ -90,7 +97,7 @@ class PostgresBlobCache:
         parameters = {
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
-            "notes": [json.dumps([storable_text(note) for note in blob.notes]) for blob in blobs.values()],
+            "notes": [json.dumps([storable_text(note.text) for note in blob.notes]) for blob in blobs.values()],
             "calls": [blob.usage.calls for blob in blobs.values()],
             "input_tokens": [blob.usage.input_tokens for blob in blobs.values()],
             "output_tokens": [blob.usage.output_tokens for blob in blobs.values()],
@@ -139,6 +146,14 @@ def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
         "pipeline_versions": [key.pipeline_version for key in keys],
         "embedding_models": [key.embedding_model for key in keys],
     }
+
+
+_NOTED_LINE = re.compile(r"line (\d{1,9}): ")
+
+
+def _note(text: str) -> Note:
+    found = _NOTED_LINE.match(text)
+    return Note(reason=text[found.end() :], line=int(found[1])) if found else Note(reason=text)
 
 
 def _terms(chunk: EmbeddedChunk) -> Mapping[str, int]:

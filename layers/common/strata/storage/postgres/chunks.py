@@ -58,7 +58,7 @@ class _Commit:
             "job_id": request.job_id,
             "generation": session.generation + 1,
         }
-        if len(request.upserts) + len(request.deletes) <= FILES_OF_A_SMALL_COMMIT:
+        if len(request.upserts) + len(request.deletes) + len(request.rights) <= FILES_OF_A_SMALL_COMMIT:
             self._connection.execute(self._sql["by_lookups"])
         blob_ids = find_blobs(self._connection, session, request.upserts, request.keys)
         reach("in_commit_before_writes")
@@ -83,7 +83,11 @@ class _Commit:
 
     def _change_rights(self, parameters: dict[str, Any]) -> None:
         if self._request.rights:
-            changed = {**parameters, "files": _as_json(self._request.rights)}
+            changed = {
+                **parameters,
+                "files": _as_json(self._request.rights),
+                "paths": [entry.path for entry in self._request.rights],
+            }
             for name in (
                 "change_chunk_rights",
                 "change_vector_rights",

@@ -8,6 +8,7 @@ from typing import Any
 from psycopg.rows import namedtuple_row
 
 from strata.errors import NoEarlierIndex, StaleFence, TemporaryError
+from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import Advanced, CommitResult, FlipRequest, NewIndex, RollBackRequest
@@ -40,6 +41,7 @@ def begin(connection: Connection, new: NewIndex) -> int:
     row = connection.execute(sql["begin_index"], parameters).fetchone()
     if row is None:
         raise StaleFence
+    reach("in_begin")
     pinned = {
         **parameters,
         "index_id": row[0],
@@ -79,7 +81,9 @@ def fill(
         "generation": built.generation + 1,
     }
     blob_ids = find_blobs(connection, built, new, keys)
-    return write(connection, parameters, new, blob_ids, count_layers=sql["count_new_layers"])
+    written = write(connection, parameters, new, blob_ids, count_layers=sql["count_new_layers"])
+    reach("in_fill_before_its_end")
+    return written
 
 
 def flip(connection: Connection, request: FlipRequest) -> CommitResult:
@@ -102,6 +106,7 @@ def flip(connection: Connection, request: FlipRequest) -> CommitResult:
     connection.execute(sql["close_index"], index)
     chunks = count_chunks(connection, request.index_id)
     finish(connection, request, session, chunks, request.counters)
+    reach("in_flip_before_its_end")
     return CommitResult(generation=session.generation + 1, chunks=chunks, counters=request.counters, replayed=False)
 
 
@@ -114,6 +119,7 @@ def roll_back(connection: Connection, request: RollBackRequest) -> CommitResult:
         raise NoEarlierIndex
     chunks = count_chunks(connection, swapped[0])
     finish(connection, request, session, chunks, Counters())
+    reach("in_roll_back_before_its_end")
     return CommitResult(generation=session.generation + 1, chunks=chunks, counters=Counters(), replayed=False)
 
 
@@ -140,4 +146,5 @@ def collect(database: Database, session_id: str, *, but_of_job: str | None, adva
 
 def _deleted(database: Database, statement: bytes, index_id: int) -> int:
     parameters = {"index_id": index_id, "rows": COLLECTED_ROWS}
+    reach("in_collect")
     return database.transact(lambda connection: connection.execute(statement, parameters).rowcount)

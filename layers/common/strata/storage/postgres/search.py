@@ -6,6 +6,7 @@ The first call for a session asks for its index before; see `strata.retrieval.st
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,8 +43,9 @@ _SETTINGS = """
            set_config('statement_timeout', %(statement_timeout)s, true)
 """
 
-_ATTEMPTS = 3
-"""A new index may go live after we have learned the number of the old one: then the search runs on the new one."""
+_PATIENCE_S = 2.0
+"""A new index may go live after we have learned the number of the old one: then the search runs on the new one, unless
+that is replaced as well. So long a search runs after an index that is replaced again and again."""
 _KNOWN_SESSIONS = 10_000
 
 
@@ -92,30 +94,34 @@ class PostgresSearch:
         self, session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int
     ) -> list[IndexedText]:
         statement = file_page_statement(session_id, identity, after=after, limit=limit, most_bytes=most_bytes)
-        for _ in range(_ATTEMPTS):
-            rows = self._rows(statement, session_id, identity)
-            if not rows:
-                raise SessionNotFound
-            if not rows[0][0]:
-                return [
-                    IndexedText(path=path, blob_sha=blob_sha, text=read_text(path, content))
-                    for _, path, blob_sha, content in rows
-                    if path is not None
-                ]
-            self._indexes.pop(session_id, None)
-        raise StoreUnavailable("The session's index is being replaced; ask again.")
+        rows = self._settled(statement, session_id, identity, moved=0)
+        return [
+            IndexedText(path=path, blob_sha=blob_sha, text=read_text(path, content))
+            for _, path, blob_sha, content in rows
+            if path is not None
+        ]
 
     def _found(self, statement: Statement, session_id: str, identity: Identity) -> list[dict[str, Any]]:
         """The rows by column name: at least one, without a chunk if nothing was found."""
-        for _ in range(_ATTEMPTS):
+        rows = self._settled(statement, session_id, identity, moved=SESSION_COLUMNS.index("index_moved"))
+        return [dict(zip(SESSION_COLUMNS + CANDIDATE_COLUMNS, row, strict=True)) for row in rows]
+
+    def _settled(
+        self, statement: Statement, session_id: str, identity: Identity, *, moved: int
+    ) -> list[tuple[Any, ...]]:
+        """The rows of the live index, at least one; the column `moved` says that they are not. Raises
+        `SessionNotFound`.
+        """
+        limit = time.monotonic() + _PATIENCE_S
+        while True:
             rows = self._rows(statement, session_id, identity)
-            found = [dict(zip(SESSION_COLUMNS + CANDIDATE_COLUMNS, row, strict=True)) for row in rows]
-            if not found:
+            if not rows:
                 raise SessionNotFound
-            if not found[0]["index_moved"]:
-                return found
+            if not rows[0][moved]:
+                return rows
             self._indexes.pop(session_id, None)
-        raise StoreUnavailable("The session's index is being replaced; ask again.")
+            if time.monotonic() > limit:
+                raise StoreUnavailable("The session's index is being replaced all the time; ask again.")
 
     def _rows(self, statement: Statement, session_id: str, identity: Identity) -> list[tuple[Any, ...]]:
         parameters = statement.on(self._index_of(session_id, identity))

@@ -187,23 +187,35 @@ class PostgresSessionStore:
         return committed.result
 
     def begin_index(self, new: NewIndex) -> int:
-        return self._database.transact(lambda connection: new_index.begin(connection, new))
+        reach("before_begin")
+        index_id = self._database.transact(lambda connection: new_index.begin(connection, new))
+        reach("after_begin")
+        return index_id
 
     def fill(
         self, index_id: int, *, job_id: str, fence: int, entries: Sequence[FileEntry], keys: Mapping[str, BlobKey]
     ) -> int:
-        return self._database.transact(
+        reach("before_fill")
+        written = self._database.transact(
             lambda c: new_index.fill(c, index_id, job_id=job_id, fence=fence, entries=entries, keys=keys)
         )
+        reach("after_fill")
+        return written
 
     def flip(self, request: FlipRequest) -> CommitResult:
         """Statistics are fresh, pending lists merged and cells built before the first reader comes."""
         self._tidy(request.index_id)
         self._build_nearest(request.index_id)
-        return self._database.transact(lambda connection: new_index.flip(connection, request))
+        reach("before_flip")
+        result = self._database.transact(lambda connection: new_index.flip(connection, request))
+        reach("after_flip")
+        return result
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:
-        return self._database.transact(lambda connection: new_index.roll_back(connection, request))
+        reach("before_roll_back")
+        result = self._database.transact(lambda connection: new_index.roll_back(connection, request))
+        reach("after_roll_back")
+        return result
 
     def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
         return self._database.transact(lambda c: new_index.applied(c, session_id, job_id=job_id, seq=seq))

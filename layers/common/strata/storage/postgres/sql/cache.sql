@@ -25,6 +25,16 @@ FROM unnest(
 JOIN rag_blob_cache AS b USING (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model)
 WHERE b.created_at >= %(since)s;
 
+-- name: notes
+-- What was said about those of the keys that something was said about.
+SELECT b.path, b.notes
+FROM unnest(
+    %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[], %(pipeline_versions)s::text[],
+    %(embedding_models)s::text[]
+) AS k (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model)
+JOIN rag_blob_cache AS b USING (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model)
+WHERE b.notes <> '{}';
+
 -- name: earlier_vectors
 -- What the version of each file that was prepared last holds, by the hash of what was embedded; vectors as pgvector
 -- sends them.
@@ -64,7 +74,7 @@ SELECT term FROM unnest(%(terms)s::text[]) AS t (term) ORDER BY term COLLATE "C"
 ON CONFLICT (term) DO NOTHING;
 
 -- name: add_blobs
--- The files that were not there; in order, for the same reason as above. `notes` are JSON arrays.
+-- The files that were not there; in order, for the same reason as above. `notes` are JSON arrays of texts.
 INSERT INTO rag_blob_cache (
     tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, model_calls, model_input_tokens,
     model_output_tokens

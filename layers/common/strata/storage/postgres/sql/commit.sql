@@ -11,16 +11,20 @@ FOR NO KEY UPDATE OF s;
 
 -- name: by_lookups
 -- A small change looks its rows up one by one: the planner, which can't know how few terms a file has, would read all
--- of the index's terms, and a change of one file would cost the more the larger the session.
+-- of the index's terms, and a change of one file would cost the more the larger the session. Where it could still read
+-- them all in a loop, as it does for an index that its statistics don't know yet, LATERAL and LIMIT leave it no choice.
 SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true);
 
 -- name: find_blobs
 -- Where each file to write lies in the cache; a file that was not prepared has no row.
 SELECT f.path, b.blob_id
 FROM unnest(%(paths)s::text[], %(blob_shas)s::text[]) AS f (path, blob_sha)
-JOIN rag_blob_cache AS b ON b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s AND b.path = f.path
-    AND b.blob_sha = f.blob_sha AND b.pipeline_version = %(pipeline_version)s
-    AND b.embedding_model = %(embedding_model)s;
+CROSS JOIN LATERAL (
+    SELECT blob_id FROM rag_blob_cache
+    WHERE tenant = %(tenant)s AND repo_id = %(repo_id)s AND path = f.path AND blob_sha = f.blob_sha
+      AND pipeline_version = %(pipeline_version)s AND embedding_model = %(embedding_model)s
+    LIMIT 1
+) AS b;
 
 -- name: wrong_dimension
 -- A prepared vector that does not fit the index.
@@ -31,9 +35,12 @@ LIMIT 1;
 
 -- name: remove_terms
 -- Removes the postings of some files and takes them off the statistics. A term's row goes with its last chunk; a count
--- that would fall below that is a broken rule and stops the commit (the table's check).
+-- that would fall below that is a broken rule and stops the commit (the table's check). A term's row is found by its
+-- key and changed by its place: nobody else changes rows of this index meanwhile.
 WITH gone AS (
-    DELETE FROM rag_chunk_terms WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+    DELETE FROM rag_chunk_terms WHERE index_id = %(index_id)s AND chunk_id = ANY (ARRAY(
+        SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+    ))
     RETURNING layer, term_keys
 ), chunks AS (
     SELECT layer, count(*) AS chunk_count FROM gone GROUP BY layer
@@ -41,20 +48,27 @@ WITH gone AS (
     SELECT gone.layer, (key & 4294967295)::int AS term_id, count(*)::int AS frequency
     FROM gone CROSS JOIN unnest(gone.term_keys) AS key
     GROUP BY gone.layer, key
+), kept AS MATERIALIZED (
+    SELECT i.place, i.document_frequency, t.frequency
+    FROM terms AS t CROSS JOIN LATERAL (
+        SELECT ctid AS place, document_frequency FROM rag_index_terms
+        WHERE index_id = %(index_id)s AND layer = t.layer AND term_id = t.term_id
+        LIMIT 1
+    ) AS i
 ), dropped AS (
-    DELETE FROM rag_index_terms AS i USING terms AS t
-    WHERE i.index_id = %(index_id)s AND i.layer = t.layer AND i.term_id = t.term_id
-      AND i.document_frequency = t.frequency
+    DELETE FROM rag_index_terms AS i USING kept AS k
+    WHERE i.ctid = k.place AND k.document_frequency = k.frequency
 ), lowered AS (
-    UPDATE rag_index_terms AS i SET document_frequency = i.document_frequency - t.frequency FROM terms AS t
-    WHERE i.index_id = %(index_id)s AND i.layer = t.layer AND i.term_id = t.term_id
-      AND i.document_frequency <> t.frequency
+    UPDATE rag_index_terms AS i SET document_frequency = i.document_frequency - k.frequency FROM kept AS k
+    WHERE i.ctid = k.place AND k.document_frequency <> k.frequency
 )
 UPDATE rag_index_layers AS l SET chunk_count = l.chunk_count - c.chunk_count FROM chunks AS c
 WHERE l.index_id = %(index_id)s AND l.layer = c.layer;
 
 -- name: remove_vectors
-DELETE FROM rag_chunk_vectors WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
+DELETE FROM rag_chunk_vectors WHERE index_id = %(index_id)s AND chunk_id = ANY (ARRAY(
+    SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+));
 
 -- name: remove_chunks
 DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
@@ -148,28 +162,35 @@ SET acl = f.acl,
     metadata = (c.metadata - 'last_modified')
         || jsonb_strip_nulls(jsonb_build_object('last_modified', f.shown_last_modified))
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], shown_last_modified text)
-WHERE c.index_id = %(index_id)s AND c.path = f.path;
+WHERE c.index_id = %(index_id)s AND c.path = ANY (%(paths)s::text[]) AND c.path = f.path;
 
 -- name: change_vector_rights
 UPDATE rag_chunk_vectors AS v SET acl = f.acl
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
-WHERE v.index_id = %(index_id)s AND v.path = f.path AND v.acl IS DISTINCT FROM f.acl;
+WHERE v.index_id = %(index_id)s AND v.path = f.path AND v.acl IS DISTINCT FROM f.acl
+  AND v.chunk_id = ANY (ARRAY(
+      SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+  ));
 
 -- name: change_term_rights
 UPDATE rag_chunk_terms AS t SET acl = f.acl
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
-WHERE t.index_id = %(index_id)s AND t.path = f.path AND t.acl IS DISTINCT FROM f.acl;
+WHERE t.index_id = %(index_id)s AND t.path = f.path AND t.acl IS DISTINCT FROM f.acl
+  AND t.chunk_id = ANY (ARRAY(
+      SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+  ));
 
 -- name: change_link_rights
 UPDATE rag_links AS l SET acl = f.acl
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
-WHERE l.index_id = %(index_id)s AND l.path = f.path AND l.acl IS DISTINCT FROM f.acl;
+WHERE l.index_id = %(index_id)s AND l.path = ANY (%(paths)s::text[]) AND l.path = f.path
+  AND l.acl IS DISTINCT FROM f.acl;
 
 -- name: change_file_rights
 UPDATE rag_session_chunk_map AS m
 SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generation = %(generation)s
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modified timestamptz)
-WHERE m.index_id = %(index_id)s AND m.path = f.path;
+WHERE m.index_id = %(index_id)s AND m.path = ANY (%(paths)s::text[]) AND m.path = f.path;
 
 -- name: count_chunks
 SELECT coalesce(sum(chunk_count), 0) FROM rag_index_layers WHERE index_id = %(index_id)s;

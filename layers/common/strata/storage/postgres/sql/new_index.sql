@@ -47,8 +47,13 @@ ON CONFLICT (index_id, layer) DO UPDATE SET chunk_count = l.chunk_count + exclud
 SELECT count(*) FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
 
 -- name: flip
-UPDATE rag_sessions SET previous_index_id = active_index_id, active_index_id = %(index_id)s
-WHERE session_id = %(session_id)s;
+-- An index without a file, such as a new session's first one, is none to go back to.
+UPDATE rag_sessions AS s
+SET previous_index_id = CASE
+        WHEN EXISTS (SELECT FROM rag_session_chunk_map AS m WHERE m.index_id = s.active_index_id) THEN s.active_index_id
+    END,
+    active_index_id = %(index_id)s
+WHERE s.session_id = %(session_id)s;
 
 -- name: close_index
 UPDATE rag_indexes SET filled_by = NULL WHERE index_id = %(index_id)s;
