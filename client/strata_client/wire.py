@@ -81,8 +81,8 @@ class ModelUsage(TypedDict):
 
 
 class JobView(TypedDict):
-    """`skipped`, `failed` and `notes` are capped lists; the counters and `note_count` are whole. `preambles` is what a chat
-    model used to write them, null where it writes none.
+    """`skipped`, `failed` and `notes` are capped lists; the counters and `note_count` are whole. `preambles` is what a
+    chat model used to write them, null where it writes none.
     """
 
     job_id: str

@@ -79,6 +79,7 @@ def test_rewriting_and_hyde_are_chosen_by_name(name: str, rewrite: int, hyde: in
         ({"STRATA_CHAT": "openai", "STRATA_CHAT_MODEL": "m"}, "STRATA_CHAT_URL"),
         ({"STRATA_RERANKER": "best"}, "STRATA_RERANKER must be one of"),
         ({"STRATA_RERANKER": "cohere"}, "STRATA_RERANKER_MODEL"),
+        ({"STRATA_RERANKER": "tei", "STRATA_RERANKER_ROWS": "0"}, "STRATA_RERANKER_ROWS"),
         ({"STRATA_RERANKER": "cohere", "STRATA_RERANKER_MODEL": "m"}, "STRATA_RERANKER_URL"),
         ({"STRATA_RERANKER": "onnx"}, "STRATA_MODEL_DIRECTORY"),
         ({"STRATA_RERANKER": "onnx", "STRATA_MODEL_DIRECTORY": "/nowhere"}, "nowhere/reranker holds no reranker"),

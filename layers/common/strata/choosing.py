@@ -148,6 +148,8 @@ def reranker(settings: RerankerSettings, features: Callable[[], Reranker], *, th
     if settings.name not in CROSS_ENCODERS:
         known = ", ".join(sorted(("features", "none", *CROSS_ENCODERS)))
         raise ConfigurationError(f"STRATA_RERANKER must be one of: {known}.")
+    if settings.rows < 2:
+        raise ConfigurationError("STRATA_RERANKER_ROWS must be at least 2: one row has no order.")
     return CrossEncoderReranker(
         scorer=scorer(settings, threads=threads),
         timeout_s=settings.timeout_s,
