@@ -20,10 +20,12 @@ from strata.indexing import PIPELINE_VERSION, pipeline_version
 from strata.indexing.chunking import Chunker
 from strata.indexing.pipeline import Indexer
 from strata.indexing.preamble import ChatPreambler, preamble_version, shown_part
-from strata.indexing.prepare import Prepared, Preparer
+from strata.indexing.prepare import PREAMBLE_BATCH_FILES, Prepared, Preparer
 from strata.jobs.retrying import RetryPolicy
+from strata.jobs.running import Progress
 from strata.model.chat import ModelUsage, Prices, Prompt
 from strata.model.corpus import Layer, Span
+from strata.model.jobs import JobKind
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.providers.openai.chat import OpenAiChat
 from strata.providers.persistence import PersistentChat
@@ -31,6 +33,7 @@ from tests.support.factories import blob_key, chunk, source_file
 from tests.support.fakes import FakeBlobCache
 from tests.support.model_server import asked, completion, model_server
 from tests.support.models import FakeChat
+from tests.support.uploads import tar_gz
 from tests.unit.indexing.test_pipeline import Project
 
 EMBEDDER = HashedEmbedder()
@@ -267,3 +270,24 @@ def test_changes_to_a_session_with_other_preambles_are_refused() -> None:
     with pytest.raises(EmbeddingModelMismatch, match="--reindex"):
         project.change({"op": "upsert", "path": "c.md", "content": "# C\n"})
     assert project.chat.prompts == []
+
+
+def test_a_worker_that_hands_over_leaves_what_it_paid_for_to_the_next() -> None:
+    project = PreambledProject()
+    project.chat = chat = FakeChat(NOTE)
+    files: dict[str, str | bytes] = {f"f{n:02}.md": f"# Part {n}\n\nWords {n}.\n" for n in range(40)}
+    made, lease = project.accepted(tar_gz(files), JobKind.SNAPSHOT)
+
+    def nearly_over(progress: Progress) -> None:
+        if progress.counters.cache_miss_files >= PREAMBLE_BATCH_FILES:
+            raise HandedOver
+
+    with pytest.raises(HandedOver):
+        project.indexer().index_snapshot(made, lease, "tar.gz", nearly_over)
+    paid = len(chat.prompts)
+    assert PREAMBLE_BATCH_FILES <= paid < len(files)
+    report = project.indexer().index_snapshot(made, lease, "tar.gz", lambda progress: None)
+    assert report.counters.cache_hit_files >= PREAMBLE_BATCH_FILES
+    assert report.usage is not None
+    assert report.usage.calls == len(files)  # also those of the first worker
+    assert len(chat.prompts) <= len(files) + (paid - report.counters.cache_hit_files)
