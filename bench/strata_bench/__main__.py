@@ -13,11 +13,14 @@ from typing import Any
 from strata.errors import StrataError
 from strata.ports import Embedder
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
+from strata_bench.given import commit_chunks, read_chunks
 from strata_bench.index import run_growth, run_index
+from strata_bench.plotting import growth_svg
 from strata_bench.query import run_query
 from strata_bench.scale import run_scale
 from strata_bench.vectors import StoredVectors
-from strata_bench.workbench import Workbench, workbench
+from strata_bench.workbench import IDENTITY, SESSION, Workbench, workbench
+from strata_eval.models import cached_embedder
 from strata_local.errors import LocalCloudError
 from strata_local.models import pull_minilm
 
@@ -30,13 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         corpus = read_corpus(options.corpus) if options.corpus else own_corpus()
         embedder = _embedder(options.embedder, threads=options.threads)
-        if options.what == "index" and not options.embed:
-            embedder = StoredVectors(embedder=embedder)
-        with workbench(embedder) as bench:
+        with workbench(_indexing_embedder(embedder, options)) as bench:
             found = _measured(bench, corpus, embedder, options)
     except (StrataError, LocalCloudError) as error:
         _say(str(error))
         return 2
+    if options.what == "scale" and options.plot:
+        options.plot.write_text(growth_svg(found), encoding="utf-8")
     found = {"embedder": embedder.model_id, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), **found}
     print(json.dumps(found, indent=None if options.json else 2))
     return 0
@@ -62,32 +65,66 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--embedder", choices=["onnx", "hashed"], default="onnx", help="`hashed` costs no time")
     parser.add_argument("--threads", type=int, default=0, help="threads of the embedder; 0: one a core")
     parser.add_argument("--embed", action="store_true", help="index: with the embedder's work, not stored vectors")
+    parser.add_argument("--chunks", type=Path, help="query: over these chunks (JSON Lines: path, text) as one layer")
+    parser.add_argument("--cache", type=Path, default=PROJECT / ".strata" / "eval", help="where vectors are kept")
     parser.add_argument("--copies", default="", help="index: growth with so many copies of the corpus, say 1,4,16")
     parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
     parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
     parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
+    parser.add_argument("--plot", type=Path, help="scale: draw the growth into this SVG file")
+    parser.add_argument("--bulk", action="store_true", help="scale: write the rows by COPY, for very many")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return parser
+
+
+def _indexing_embedder(embedder: Embedder, options: argparse.Namespace) -> Embedder:
+    """Where the embedder's own work is not measured, a text is embedded once and its vector kept for the next run."""
+    if options.what == "index" and not options.embed:
+        return StoredVectors(embedder=embedder)
+    if options.what in ("query", "scale") and options.embedder == "onnx":
+        return cached_embedder("onnx", models=_models(), cache=options.cache, say=_say)
+    return embedder
 
 
 def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: argparse.Namespace) -> dict[str, Any]:
     if options.what == "scale":
         sizes = [int(size) for size in options.sizes.split(",")]
-        return run_scale(bench, corpus, embedder, sizes=sizes, sessions=options.sessions, churn=options.churn, say=_say)
+        return run_scale(
+            bench,
+            corpus,
+            bench.indexer.embedder,
+            sizes=sizes,
+            sessions=options.sessions,
+            churn=options.churn,
+            bulk=options.bulk,
+            say=_say,
+        )
+    if options.what == "query" and options.chunks:
+        chunks = read_chunks(options.chunks)
+        _say(f"storing {len(chunks)} chunks of {options.chunks.name}")
+        commit_chunks(
+            SESSION,
+            IDENTITY.tenant,
+            chunks,
+            sessions=bench.sessions,
+            cache=bench.cache,
+            embedder=bench.indexer.embedder,
+        )
+        return _asked(bench, corpus, embedder)
     _say(f"indexing {len(corpus.files)} files of {corpus.name}")
     if options.what == "query":
         bench.snapshot(corpus.files)
-        return _asked(bench, corpus)
+        return _asked(bench, corpus, embedder)
     index = run_index(bench, corpus)
     if options.what == "index":
         copies = [int(count) for count in options.copies.split(",") if count]
         return {**index, "growth": run_growth(bench, corpus, copies, _say)} if copies else index
-    return {"index": index, "query": _asked(bench, corpus)}
+    return {"index": index, "query": _asked(bench, corpus, embedder)}
 
 
-def _asked(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
+def _asked(bench: Workbench, corpus: Corpus, embedder: Embedder) -> dict[str, Any]:
     _say(f"asking {len(corpus.questions)} questions")
-    return run_query(bench, corpus)
+    return run_query(bench, corpus, embedder)
 
 
 def _embedder(name: str, *, threads: int) -> Embedder:
@@ -97,8 +134,11 @@ def _embedder(name: str, *, threads: int) -> Embedder:
         return HashedEmbedder()
     from strata.providers.onnx.embedder import OnnxEmbedder
 
-    models = Path(os.environ.get("STRATA_MODEL_DIRECTORY", "").strip() or PROJECT / ".strata" / "models")
-    return OnnxEmbedder.load(pull_minilm(models / "minilm", say=_say), threads=threads)
+    return OnnxEmbedder.load(pull_minilm(_models() / "minilm", say=_say), threads=threads)
+
+
+def _models() -> Path:
+    return Path(os.environ.get("STRATA_MODEL_DIRECTORY", "").strip() or PROJECT / ".strata" / "models")
 
 
 def _say(line: str) -> None:

@@ -9,14 +9,13 @@ from itertools import groupby
 
 import numpy as np
 
-from strata.errors import SessionNotFound
 from strata.indexing import PIPELINE_VERSION
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import embed, parse_file
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, blob_sha_of
-from strata.model.jobs import Counters
-from strata.ports import BlobCache, CommitRequest, Embedder, SessionStore
+from strata.ports import BlobCache, Embedder, SessionStore
 from strata_bench.corpus import Corpus
+from strata_bench.given import commit_blobs
 
 NOISE = 0.35
 """Length of the noise that is added to a unit vector: two copies of a chunk have a cosine of about 0.9."""
@@ -64,32 +63,10 @@ class GrownSession:
 
     def write(self, numbers: Sequence[int], *, version: int = 0) -> None:
         """One commit of these files; another version is another copy of the same size."""
-        session = self.sessions.get(self.session_id)
-        if session is None:
-            raise SessionNotFound
         by_file = self._by_file()
         blobs = [self._copy(by_file, number, version) for number in numbers]
-        entries = [
-            FileEntry(
-                path=blob.key.path, blob_sha=blob.key.blob_sha, size_bytes=len(blob.source), acl=readers_of(number)
-            )
-            for number, blob in zip(numbers, blobs, strict=True)
-        ]
-        seq = session.applied_seq + 1
-        self.cache.keep(blobs)
-        self.chunks = self.sessions.commit(
-            CommitRequest(
-                session_id=self.session_id,
-                job_id=f"job-{self.session_id}-{seq}",
-                seq=seq,
-                fence=seq,
-                upserts=tuple(entries),
-                keys={blob.key.path: blob.key for blob in blobs},
-                rights=(),
-                deletes=(),
-                counters=Counters(indexed_files=len(blobs)),
-            )
-        ).chunks
+        readers = {blob.key.path: readers_of(number) for number, blob in zip(numbers, blobs, strict=True)}
+        self.chunks = commit_blobs(self.session_id, blobs, readers, sessions=self.sessions, cache=self.cache)
 
     def _by_file(self) -> list[list[EmbeddedChunk]]:
         return [list(chunks) for _, chunks in groupby(self.base, key=lambda chunk: chunk.chunk.path)]

@@ -26,8 +26,8 @@ class Corpus:
 
 def read_corpus(folder: Path) -> Corpus:
     """`corpus.jsonl` (`path`, `text`) and `queries.jsonl` (`text`) of a folder; else `ConfigurationError`."""
-    files = {row["path"]: row["text"] for row in _rows(folder / "corpus.jsonl", ("path", "text"))}
-    questions = tuple(row["text"] for row in _rows(folder / "queries.jsonl", ("text",)))
+    files = {row["path"]: row["text"] for row in text_rows(folder / "corpus.jsonl", ("path", "text"))}
+    questions = tuple(row["text"] for row in text_rows(folder / "queries.jsonl", ("text",)))
     return Corpus(name=folder.name, files=files, questions=questions)
 
 
@@ -43,7 +43,8 @@ def own_corpus() -> Corpus:
     return Corpus(name="own-project", files=files, questions=tuple(query.text for query in judged.queries))
 
 
-def _rows(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def text_rows(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    """The lines of a JSON Lines file, each an object with a text in every field; else `ConfigurationError`."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from strata.errors import FileUnreadable
@@ -19,6 +17,7 @@ from strata.indexing.reading import read_text
 from strata.model.jobs import JobReport
 from strata.storage.postgres.connection import connect
 from strata_bench.corpus import Corpus
+from strata_bench.processor import own_cpu_s, server_cpu_s
 from strata_bench.workbench import Workbench
 
 CHANGED_FILES = 3
@@ -38,9 +37,9 @@ def run_index(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
     `cpu_s` is the processor time of this process and its workers, `postgres_cpu_s` the server's: on a busy machine they
     say more than the clock. `peak_rss_mb` is that of the greatest process of ours: the model, the parsers, the batches.
     """
-    before_s, postgres_before_s = _cpu_s(), _server_cpu_s(bench.postgres_pid)
+    before_s, postgres_before_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
     first_s, first = _timed(lambda: bench.snapshot(corpus.files))
-    cpu_s, postgres_cpu_s = _cpu_s() - before_s, _server_cpu_s(bench.postgres_pid) - postgres_before_s
+    cpu_s, postgres_cpu_s = own_cpu_s() - before_s, server_cpu_s(bench.postgres_pid) - postgres_before_s
     repeat_s, repeat = _timed(lambda: bench.snapshot(corpus.files))
     counters = first.counters
     done = counters.indexed_files
@@ -74,15 +73,15 @@ def run_growth(bench: Workbench, corpus: Corpus, copies: Sequence[int], say: Cal
         files = {f"copy-{n:03d}/{path}": text for n in range(count) for path, text in corpus.files.items()}
         say(f"indexing {len(files):,} files")
         grown = bench.in_session(f"grown-{count}")
-        before_s, postgres_before_s = _cpu_s(), _server_cpu_s(bench.postgres_pid)
+        before_s, postgres_before_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
         seconds, report = _timed(lambda grown=grown, files=files: grown.snapshot(files))  # type: ignore[misc]
         sizes.append(
             {
                 "files": report.counters.indexed_files,
                 "chunks": report.chunks,
                 "seconds": round(seconds, 2),
-                "cpu_s": round(_cpu_s() - before_s, 2),
-                "postgres_cpu_s": round(_server_cpu_s(bench.postgres_pid) - postgres_before_s, 2),
+                "cpu_s": round(own_cpu_s() - before_s, 2),
+                "postgres_cpu_s": round(server_cpu_s(bench.postgres_pid) - postgres_before_s, 2),
                 "files_per_s": round(report.counters.indexed_files / seconds, 1),
                 "one_file_change_s": round(statistics.median(_changes(grown, files)), 3),
                 "peak_rss_mb": round(_peak_rss_bytes() / 2**20, 1),
@@ -142,27 +141,6 @@ def _timed(work: Callable[[], JobReport]) -> tuple[float, JobReport]:
     start = time.perf_counter()
     report = work()
     return time.perf_counter() - start, report
-
-
-def _cpu_s() -> float:
-    """Of this process and of the workers that have ended."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
-def _server_cpu_s(postmaster: int) -> float:
-    """Of the server and its processes, also those that have ended; 0.0 where the system does not tell."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if int(stat.parent.name) == postmaster:
-            ticks += sum(map(int, fields[11:15]))
-        elif int(fields[1]) == postmaster:
-            ticks += sum(map(int, fields[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_rss_bytes() -> int:

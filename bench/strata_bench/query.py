@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from strata.model.corpus import Vector
-from strata.ports import SearchRequest
+from strata.model.asking import Retrieved
+from strata.model.corpus import Vector, Vectors
+from strata.ports import Embedder, SearchRequest
 from strata.retrieval.analyser import query_terms
-from strata.retrieval.naming import names_in
-from strata.storage.postgres.connection import connect
+from strata.storage.postgres.connection import Database, connect
+from strata.storage.postgres.search import PostgresSearch
 from strata_bench.corpus import Corpus
+from strata_bench.processor import own_cpu_s, server_cpu_s
 from strata_bench.workbench import SESSION, Workbench
 
 MAX_QUESTIONS = 200
@@ -24,14 +27,56 @@ PLAIN_SQL = """
 """
 
 
-def run_query(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownVectors:
+    """An embedder that has embedded the questions before: what is measured is everything else."""
+
+    embedder: Embedder
+    vectors: Mapping[str, Vector]
+
+    @property
+    def model_id(self) -> str:
+        return self.embedder.model_id
+
+    @property
+    def dimension(self) -> int:
+        return self.embedder.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self.embedder.max_tokens
+
+    @property
+    def languages(self) -> frozenset[str]:
+        return self.embedder.languages
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return self.embedder.count(texts)
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        return self.embedder.embed_documents(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        return self.vectors[text]
+
+
+def run_query(bench: Workbench, corpus: Corpus, embedder: Embedder) -> dict[str, Any]:
     """Ask each question in four ways, in turns, so that a busy machine slows all alike. Times are in milliseconds.
 
-    `retrieve` is the use case: terms, embedding, one search by meaning and words, fused, ten rows with their texts.
-    `search` is the same with the embedding at hand; `embed` the embedding alone; `plain_sql` fifty ids by distance.
-    `p50_ms` and `p95_ms` are those of `search`, `ratio` is its median over that of `plain_sql`.
+    `retrieve` is the use case as it ships, with the question's embedding at hand: its terms, one search by meaning,
+    words and names, fifty rows with their texts, reranked, ten of them chosen. `search` is the statement alone, its
+    rows read; `embed` the embedding of the question; `plain_sql` fifty ids by distance.
+    `p50_ms` and `p95_ms` are those of `retrieve`, `ratio` is its median over that of `plain_sql`. `cpu_ms` is the
+    processor's time of one `retrieve`, here and in the server, which hardly depends on what else runs.
     """
     questions = [text for text in corpus.questions if query_terms(text)][:MAX_QUESTIONS]
+    vectors = {text: embedder.embed_query(text) for text in questions}
+    ask = replace(bench.retriever, embedder=KnownVectors(embedder=embedder, vectors=vectors))
+    recorder = _Recorder(Database(bench.query_url))
+    requests = {}
+    for text in questions:
+        replace(ask, search=recorder).retrieve(bench.question(text, limit=LIMIT))
+        requests[text] = recorder.last
     times: dict[str, list[float]] = {"retrieve": [], "search": [], "embed": [], "plain_sql": []}
     with connect(bench.query_url) as connection:
         connection.execute("SET jit = off")
@@ -39,30 +84,47 @@ def run_query(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
         for turn in (0, 1):  # the first round warms up
             for text in questions if turn else questions[:20]:
                 started = time.perf_counter()
-                vector = bench.retriever.embedder.embed_query(text)
+                embedder.embed_query(text)
                 embedded = time.perf_counter()
-                connection.execute(PLAIN_SQL, {"index_id": index_id, "embedding": _literal(vector)}).fetchall()
+                connection.execute(PLAIN_SQL, {"index_id": index_id, "embedding": _literal(vectors[text])}).fetchall()
                 plain = time.perf_counter()
-                bench.search.search(_request(bench, text, vector))
+                bench.search.search(requests[text])
                 searched = time.perf_counter()
-                bench.retriever.retrieve(bench.question(text, limit=LIMIT))
+                ask.retrieve(bench.question(text, limit=LIMIT))
                 retrieved = time.perf_counter()
                 if turn:
                     times["embed"].append(embedded - started)
                     times["plain_sql"].append(plain - embedded)
                     times["search"].append(searched - plain)
                     times["retrieve"].append(retrieved - searched)
+    own_s, server_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
+    for text in questions:
+        ask.retrieve(bench.question(text, limit=LIMIT))
     found = {name: percentiles(values) for name, values in times.items()}
     return {
         "corpus": corpus.name,
         "questions": len(questions),
         "rows": rows,
-        **found["search"],
+        **found["retrieve"],
         "plain_sql_p50_ms": found["plain_sql"]["p50_ms"],
         "plain_sql_p95_ms": found["plain_sql"]["p95_ms"],
-        "ratio": round(float(np.median(times["search"]) / np.median(times["plain_sql"])), 2),
+        "ratio": round(float(np.median(times["retrieve"]) / np.median(times["plain_sql"])), 2),
         **found,
+        "cpu_ms": {
+            "here": round((own_cpu_s() - own_s) / len(questions) * 1000, 2),
+            "server": round((server_cpu_s(bench.postgres_pid) - server_s) / len(questions) * 1000, 2),
+        },
     }
+
+
+class _Recorder(PostgresSearch):
+    """Keeps what was asked last: the request as the use case makes it."""
+
+    last: SearchRequest
+
+    def search(self, request: SearchRequest) -> Retrieved:
+        self.last = request
+        return super().search(request)
 
 
 def _index(connection: Any) -> tuple[int, int]:
@@ -74,20 +136,6 @@ def _index(connection: Any) -> tuple[int, int]:
     ).fetchone()
     (rows,) = connection.execute("SELECT count(*) FROM rag_chunk_vectors WHERE index_id = %s", [index_id]).fetchone()
     return int(index_id), int(rows)
-
-
-def _request(bench: Workbench, text: str, vector: Vector) -> SearchRequest:
-    """As `Retriever.retrieve` makes it."""
-    depth = bench.retriever.depth
-    return SearchRequest(
-        question=bench.question(text, limit=LIMIT),
-        embedding=vector,
-        embedding_model=bench.retriever.embedder.model_id,
-        terms=query_terms(text),
-        names=names_in(text),
-        depth=depth,
-        rows=max(depth, 2 * LIMIT),
-    )
 
 
 def _literal(vector: Vector) -> str:

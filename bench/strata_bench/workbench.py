@@ -26,6 +26,7 @@ from strata.model.access import Identity
 from strata.model.asking import Question
 from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Embedder, ObjectStore, SessionStore
+from strata.retrieval.features import FeatureReranker
 from strata.retrieval.retrieve import Retriever
 from strata.settings.model import AnsweringSettings, IndexingSettings
 from strata.storage.postgres.cache import PostgresBlobCache
@@ -58,6 +59,7 @@ class Workbench:
     objects: ObjectStore
     query_url: str
     index_url: str
+    owner_url: str
     postgres_pid: int
     session: str = SESSION
     jobs: Iterator[int] = field(default_factory=lambda: itertools.count(1))
@@ -148,13 +150,19 @@ def workbench(embedder: Embedder) -> Iterator[Workbench]:
                     embedder=embedder,
                     settings=IndexingSettings(),
                 ),
-                retriever=Retriever(search=search, embedder=embedder, depth=AnsweringSettings().retrieval_depth),
+                retriever=Retriever(
+                    search=search,
+                    embedder=embedder,
+                    depth=AnsweringSettings().retrieval_depth,
+                    reranker=FeatureReranker(languages=embedder.languages),
+                ),
                 search=search,
                 sessions=sessions,
                 cache=cache,
                 objects=objects,
                 query_url=urls.query,
                 index_url=urls.index,
+                owner_url=urls.owner,
                 postgres_pid=int(next(folder.rglob("postmaster.pid")).read_text().split()[0]),
             )
             index.close()

@@ -8,7 +8,7 @@ the lists of names and of neighbours are not its business.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from strata.retrieval.analyser import analyse
 from strata.retrieval.bm25 import K1, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import RANK_CONSTANT
+from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS, FIRST_SHARE
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -39,6 +40,8 @@ class MemorySearch:
         self.chunks = list(chunks)
         self.vectors = vectors.astype(np.float16).astype(np.float32)
         self.embedding_model = embedding_model
+        numbers_of = {path: number for number, path in enumerate(dict.fromkeys(chunk.path for chunk in chunks))}
+        self._files = np.array([numbers_of[chunk.path] for chunk in chunks], dtype=np.int64)
         counts = [Counter(analyse(chunk.embedded_text)) for chunk in chunks]
         lengths = np.array([count.total() for count in counts], dtype=np.float64)
         layers = np.array([chunk.layer.value for chunk in chunks])
@@ -68,11 +71,29 @@ class MemorySearch:
                 scores[posting.chunks[inside]] += posting.weights[inside] * rarity
         return scores
 
+    def file_coverage(self, terms: Sequence[str], layers: Sequence[Layer] = ()) -> Floats:
+        """For every chunk, the share of the question's rarest terms that its file holds, by idf."""
+        covered = self._covered(layers)
+        files: list[tuple[int, Numbers]] = []
+        for term in dict.fromkeys(terms):
+            if (posting := self._postings.get(term)) and (inside := covered[posting.chunks]).any():
+                files.append((int(inside.sum()), self._files[posting.chunks[inside]]))
+        files.sort(key=lambda held: held[0])
+        most = files[min(COVERED_TERMS, len(files)) - 1][0] if files else 0
+        shares, whole = np.zeros(self._files.max(initial=-1) + 1), 0.0
+        for frequency, holders in files:
+            if frequency <= most:
+                rarity = idf(int(covered.sum()), frequency)
+                shares[np.unique(holders)] += rarity
+                whole += rarity
+        coverage: Floats = shares[self._files] / (whole or 1.0)
+        return coverage
+
     def search(self, request: SearchRequest) -> Retrieved:
         layers = request.question.filter.layers
         covered = self._covered(layers)
         depth = max(request.depth, request.rows, request.question.limit)
-        distances, bm25 = None, None
+        distances, bm25, coverage = None, None, None
         dense, lexical = np.array([], dtype=np.int64), np.array([], dtype=np.int64)
         if request.embedding is not None:
             distances = 1.0 - (self.vectors @ request.embedding.astype(np.float32)).astype(np.float64)
@@ -80,6 +101,7 @@ class MemorySearch:
             dense = _first(distances, min(depth, int(covered.sum())))
         if request.terms:
             bm25 = self.bm25(request.terms, layers)
+            coverage = self.file_coverage(request.terms, layers)
             lexical = _first(-bm25, min(depth, int((bm25 > 0).sum())))
         ranks = [{int(chunk): rank for rank, chunk in enumerate(ranking, start=1)} for ranking in (dense, lexical)]
         scores = {
@@ -90,7 +112,7 @@ class MemorySearch:
             )
             for chunk in ranks[0].keys() | ranks[1].keys()
         }
-        best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))[: max(request.rows, request.question.limit)]
+        best = self._best(scores, max(request.rows, request.question.limit))
         return Retrieved(
             candidates=tuple(
                 Candidate(
@@ -110,6 +132,7 @@ class MemorySearch:
                     bm25=None if bm25 is None else float(bm25[number]),
                     test_penalty=int(request.question.filter.prefer_non_tests and looks_like_test(chunk.path)),
                     layer_rank=LAYER_RANKS[chunk.layer],
+                    file_coverage=None if coverage is None else float(coverage[number]),
                 )
                 for number in best
                 for chunk in (self.chunks[number],)
@@ -119,6 +142,18 @@ class MemorySearch:
             best_distance=float(distances[dense[0]]) if distances is not None and len(dense) else None,
             greatest_bm25=float(bm25[lexical[0]]) if bm25 is not None and len(lexical) else None,
         )
+
+    def _best(self, scores: Mapping[int, float], count: int) -> list[int]:
+        """The first share of the best chunks, then those of files that have few among them before others."""
+        of_file: Counter[str] = Counter()
+        within: list[int] = []
+        beyond: list[int] = []
+        for place, chunk in enumerate(sorted(scores, key=lambda chunk: (-scores[chunk], chunk))):
+            path = self.chunks[chunk].path
+            of_file[path] += 1
+            first = place < int(FIRST_SHARE * count)
+            (within if first or of_file[path] <= FILE_ROWS else beyond).append(chunk)
+        return sorted([*within, *beyond][:count], key=lambda chunk: (-scores[chunk], chunk))
 
     def _covered(self, layers: Sequence[Layer]) -> NDArray[np.bool_]:
         if not layers:

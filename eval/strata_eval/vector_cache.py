@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,16 +20,27 @@ _LOOKUP = 500
 
 
 class VectorCache:
-    """A SQLite file: the hash of model and text → the vector's bytes. Many processes may use it at the same time."""
+    """A SQLite file: the hash of model and text → the vector's bytes. Many processes may use it at the same time.
+
+    A connection must not be used on both sides of a fork, so each process opens its own.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(path, timeout=60.0, check_same_thread=False)
+        self._path = path
+        self._connections: dict[int, sqlite3.Connection] = {}
         self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute(
             "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
         )
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        process = os.getpid()
+        if process not in self._connections:
+            self._connections[process] = sqlite3.connect(self._path, timeout=60.0, check_same_thread=False)
+            self._connections[process].execute("PRAGMA synchronous = NORMAL")
+        return self._connections[process]
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
         found: dict[bytes, Vector] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -71,9 +72,26 @@ def test_the_command_compares_search_with_plain_sql(corpus: Path, capsys: pytest
     assert found["ratio"] == pytest.approx(found["p50_ms"] / found["plain_sql_p50_ms"], rel=0.05)
 
 
-def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["scale", "--data", str(corpus), "--embedder", "hashed", "--json"]
-    assert main([*arguments, "--sizes", "100,1200", "--sessions", "2", "--churn", "3"]) == 0
+def test_given_chunks_are_asked_as_one_layer(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chunks = corpus / "chunks.jsonl"
+    chunks.write_text("".join(json.dumps({"path": path, "text": text}) + "\n" for path, text in FILES.items()))
+    arguments = ["query", "--data", str(corpus), "--embedder", "hashed", "--json"]
+    assert main([*arguments, "--chunks", str(chunks)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["questions"]) == (len(FILES), 5)
+    assert found["cpu_ms"]["here"] > 0
+    chunks.write_text('{"path": "a.py"}\n')
+    assert main([*arguments, "--chunks", str(chunks)]) == 2
+    assert "chunks.jsonl:1 lacks a text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("way", [[], ["--bulk"]], ids=["commits", "copy"])
+def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFixture[str], way: list[str]) -> None:
+    arguments = ["scale", "--data", str(corpus), "--embedder", "hashed", "--json", *way]
+    picture = corpus / "growth.svg"
+    sizes = ["--sizes", "100,1200", "--sessions", "2", "--churn", "3", "--plot", str(picture)]
+    assert main([*arguments, *sizes]) == 0
+    assert ElementTree.fromstring(picture.read_text()).tag.endswith("svg")
     found = json.loads(capsys.readouterr().out)
     small, large = found["sizes"]
     assert 100 <= small["rows"] < 200

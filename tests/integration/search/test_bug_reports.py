@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+import psycopg
 import pytest
 
 from strata.errors import EmbeddingModelMismatch, InvalidQuery, SessionNotFound
 from strata.model.access import Identity
 from strata.model.asking import Candidate, Filter, Question
-from strata.model.corpus import Layer
+from strata.model.corpus import Layer, Vector
 from strata.retrieval.filters import checked_filter
 from strata.retrieval.retrieve import Retriever
 from tests.support.asking import EMBEDDER
@@ -43,15 +46,35 @@ def by_words(rows: SearchRows, text: str) -> list[str]:
     return [row.path for row in rows.search.search(request).candidates]
 
 
-def test_report_34_a_narrow_right_still_gives_ten_rows_the_exact_ones(session: SearchRows) -> None:
+def test_report_34_neither_a_large_neighbour_nor_a_narrow_right_costs_a_row(rows: SearchRows) -> None:
+    """50,000 rows that the search of the other session, or all but one in a hundred readers, must not see.
+
+    The large session's vectors lie in cells, and both questions are nearest to rows that their caller can't find.
+    """
+    chance = np.random.default_rng(34)
+
+    def near(centre: int, count: int) -> list[Vector]:
+        made = 0.1 * chance.normal(size=(count, 16))
+        made[:, centre] += 1.0
+        return list((made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32))
+
     files = [
-        text_file(f"f{n}.md", f"text {n}", acl=("group:few",) if n % 100 == 0 else ("group:all",)) for n in range(1_500)
+        TextFile(f"f{n}.md", [f"text {n} {i}" for i in range(100)], acl=(reader,), embeddings=near(axis, 100))
+        for n in range(500)
+        for reader, axis in [("group:few", 1) if n % 100 == 0 else ("group:all", 0)]
     ]
-    session.commit("one", files)
-    request = session.request("one", "text 7", identity=identity("ann", groups=["few"]))
-    expected = [row.chunk_id for row in session.twin.search(request).candidates]
-    assert [row.chunk_id for row in session.search.search(request).candidates] == expected
-    assert len(expected) == 10
+    rows.session("large", ANN, dimension=16, readers=["group:few"])
+    rows.commit("large", files)
+    with psycopg.connect(rows.database.owner_url) as connection:
+        assert connection.execute("SELECT max(nearest_rows) FROM rag_indexes").fetchone() == (50_000,)
+    rows.session("small", ANN, dimension=16)
+    rows.commit("small", [TextFile("b.md", [f"text {n}" for n in range(30)], embeddings=near(2, 30))])
+    few = identity("bob", groups=["few"])
+    for session_id, caller in (("small", ANN), ("large", few)):
+        request = replace(rows.request(session_id, "", identity=caller, embedding=near(0, 1)[0]), rows=0)
+        expected = [row.chunk_id for row in rows.twin.search(request).candidates]
+        assert [row.chunk_id for row in rows.search.search(request).candidates] == expected
+        assert len(expected) == 10
 
 
 def test_report_36_vectors_of_3072_dimensions(rows: SearchRows) -> None:

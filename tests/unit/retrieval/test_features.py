@@ -64,6 +64,11 @@ def test_rows_of_a_file_and_rows_that_touch_speak_for_each_other() -> None:
     assert column("neighbour_bm25", "run", found) == pytest.approx([0.5, 1.0, 0.0, 0.0])
 
 
+def test_what_the_whole_file_holds_counts_for_each_of_its_rows() -> None:
+    found = retrieved(row(1, file_coverage=0.75), row(2, file_coverage=None))
+    assert column("file_coverage", "how to run", found) == [0.75, 0.0]
+
+
 def test_identifiers_must_stand_letter_for_letter() -> None:
     found = retrieved(row(1, content="x = blob_sha\n"), row(2, content="x = blob + sha\n"))
     assert column("identifiers", "where is blob_sha made", found) == [1.0, 0.0]

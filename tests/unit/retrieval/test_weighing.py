@@ -37,3 +37,10 @@ def test_names_and_numbers_are_nothing_that_an_embedder_misunderstands(text: str
 
 def test_a_long_report_counts_less_for_its_words() -> None:
     assert fusion_weights(shape_of("word " * 200, ENGLISH)).lexical < 1.0
+
+
+def test_names_in_a_long_report_count_less_the_longer_it_is() -> None:
+    weights = [
+        fusion_weights(shape_of("why does blob_sha fail " + "word " * n, ENGLISH)).exact for n in (0, 6, 20, 200)
+    ]
+    assert weights[0] == weights[1] == 1.0 > weights[2] > weights[3] > 0.0

@@ -14,14 +14,11 @@ Which files are not indexed, in the order in which the reasons are looked for:
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
+from strata.indexing.ignoring import IgnoreFile
 from strata.indexing.reading import looks_binary
 from strata.model.corpus import FileEntry
 
@@ -29,8 +26,6 @@ _SPEAKING_NAMES = ("__init__.py", "__init__.pyi")
 """Of files that say something also when they are empty."""
 IGNORE_FILES = (".gitignore", ".strataignore")
 MAX_IGNORE_FILE_BYTES = 256 * 1024
-_MOST_DOUBLE_STARS = 3
-"""A pattern becomes a regular expression that may try every way to share a path's folders among its `**`."""
 
 DENIED_FOLDERS: Mapping[str, str] = {
     **dict.fromkeys((".git", ".hg", ".svn", ".bzr"), "It belongs to version control."),
@@ -102,80 +97,23 @@ def unfit(path: str, content: bytes, *, max_file_bytes: int) -> str | None:
     return None
 
 
-class _Pattern(GitIgnoreSpecPattern):
-    """One line of an ignore file; `regex` matches a path itself, or a folder with its final slash, not what is below.
-
-    The library's expressions also match below a folder. Git goes down folder by folder instead, which is the only way
-    to get `*`, `!*/`, `!*.md` right, and so do we. And stars never try twice: `*a*a*a*b` on a long name would else
-    take for ever; what follows a star up to the next one may be taken where it first occurs, so it is made atomic.
-    """
-
-    @classmethod
-    def from_line(cls, line: str) -> _Pattern:
-        """Raises `ValueError` or `re.error`."""
-        if line.count("**") > _MOST_DOUBLE_STARS:
-            raise ValueError("too many double stars")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # `[[` in a pattern
-            return cls(line)  # type: ignore[arg-type]
-
-    def matches(self, path: str) -> bool:
-        return self.regex is not None and self.regex.search(path) is not None
-
-    @classmethod
-    def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]
-        regex, include = super().pattern_to_regex(pattern)
-        return (None if regex is None else _atomic(_itself(regex))), include
-
-
-_STAR = "[^/]*"
-_FOLDER = "(?P<ps_d>/)"
-
-
-def _itself(regex: str) -> str:
-    for ending, replacement in ((f"(?:{_FOLDER}|$)", "/?$"), (_FOLDER, "/$"), ("/", "/.")):
-        if regex.endswith(ending):
-            return regex.removesuffix(ending) + replacement
-    return regex
-
-
-def _atomic(regex: str) -> str:
-    first, *rest = regex.split(_STAR)
-    pieces = [first]
-    for position, piece in enumerate(rest):
-        is_last_of_its_segment = "/" in piece.replace("[^/]", "") or position == len(rest) - 1
-        pieces.append(f"{_STAR}{piece}" if is_last_of_its_segment else f"(?>{_STAR}?{piece})")
-    return "".join(pieces)
-
-
 @dataclass(slots=True)
 class IgnoreRules:
     """The ignore files of one upload: add each, then ask."""
 
-    _patterns: dict[str, list[tuple[str, list[_Pattern]]]] = field(default_factory=dict)
+    _files: dict[str, dict[str, IgnoreFile]] = field(default_factory=dict)
     _folders: dict[str, str | None] = field(default_factory=dict)
 
-    def add(self, path: str, content: bytes) -> list[str]:
-        """Take in a `.gitignore` or `.strataignore`; returns the lines that had to be left out.
-
-        Added again under the same path, the later content counts.
-        """
+    def add(self, path: str, content: bytes) -> None:
+        """Take in a `.gitignore` or `.strataignore`. Added again under the same path, the later content counts."""
         folder, _, name = path.rpartition("/")
-        patterns, unusable = [], []
-        for line in content.decode("utf-8-sig", "replace").replace("\r\n", "\n").split("\n"):
-            try:
-                if (pattern := _Pattern.from_line(line)).include is not None:  # else a comment
-                    patterns.append(pattern)
-            except (ValueError, re.error):
-                unusable.append(line[:100])
-        kept = [item for item in self._patterns.get(folder, []) if item[0] != name]
-        self._patterns[folder] = sorted([*kept, (name, patterns)], key=lambda item: item[0])
+        files = {**self._files.get(folder, {}), name: IgnoreFile.parse(content.decode("utf-8-sig", "replace"))}
+        self._files[folder] = dict(sorted(files.items()))
         self._folders.clear()
-        return unusable
 
     def ignoring(self, path: str) -> str | None:
         """The ignore file that keeps this path out, or None."""
-        if not self._patterns:
+        if not self._files:
             return None
         folder = path.rpartition("/")[0]
         return self._folder_ignored(folder) or self._decision(path, is_folder=False)
@@ -192,12 +130,11 @@ class IgnoreRules:
         decided_by: str | None = None
         parts = path.split("/")
         for depth in range(len(parts)):
-            above = "/".join(parts[:depth])
-            for name, patterns in self._patterns.get(above, ()):
-                relative = "/".join(parts[depth:]) + ("/" if is_folder else "")
-                last = next((pattern for pattern in reversed(patterns) if pattern.matches(relative)), None)
-                if last is not None:
-                    decided_by = (f"{above}/{name}" if above else name) if last.include else None
+            above, below = "/".join(parts[:depth]), "/".join(parts[depth:])
+            for name, file in self._files.get(above, {}).items():
+                verdict = file.verdict(below, is_folder=is_folder)
+                if verdict is not None:
+                    decided_by = (f"{above}/{name}" if above else name) if verdict else None
         return decided_by
 
 

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from strata.errors import InvalidPath, UnknownLayer
 from strata.model.chat import ModelUsage
 
-Vector = NDArray[np.float32]
+if TYPE_CHECKING:  # a function that accepts a job or tells its state needs no numpy, and starts without it
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vector: TypeAlias = "NDArray[np.float32]"
 """float32, shape (dimension,), unit length."""
-Vectors = NDArray[np.float32]
+Vectors: TypeAlias = "NDArray[np.float32]"
 """float32, shape (texts, dimension), rows of unit length, in the order of the texts."""
 
 MAX_PATH_CHARACTERS = 1_000

@@ -32,6 +32,7 @@ FEATURES = (
     "dense_for_code",  # dense, where a few plain words meet source code: they name what it does, not how it is spelt
     "bm25_for_code",  # bm25, likewise
     "file_bm25",  # of the file's best rows together
+    "file_coverage",  # share of the question's rarest words that the whole file holds, rare ones counting more
     "neighbour_bm25",  # the best of the rows that touch or overlap this one
     "file_name",  # words of the question in the file's name, words that few rows hold counting more
     "identifiers",  # share of the identifiers in the question that stand here letter for letter
@@ -123,6 +124,7 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
         "dense_for_code": dense * code * plain * shape.understood,
         "bm25_for_code": bm25 * code * plain,
         "file_bm25": _file_sums(bm25, files) / _FILE_ROWS,
+        "file_coverage": np.array([row.file_coverage or 0.0 for row in rows]),
         "neighbour_bm25": _best_neighbours(rows, bm25, files),
         "file_name": _coverage(terms, [_name_terms(row.path) for row in rows]),
         "identifiers": _identifier_shares(shape, rows),

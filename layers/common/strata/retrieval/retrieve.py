@@ -75,6 +75,7 @@ class Retriever:
                 rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
                 dense_weight=weights.dense,
                 lexical_weight=weights.lexical,
+                exact_weight=weights.exact,
             )
         )
         if expansion.note:

@@ -33,6 +33,11 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 2_000
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
+FIRST_SHARE, FILE_ROWS = 0.7, 2
+"""Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
+way to others: whoever ranks anew can't take what is not there."""
+COVERED_TERMS = 10
+"""Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
 SEEDS = 10
@@ -64,11 +69,11 @@ class Statement:
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
     "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
-    "prefer_bonus", "test_penalty",
+    "prefer_bonus", "test_penalty", "file_coverage",
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
-SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved")
+SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved", "has_cells")
 """Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
 
 # The request's model must be the index's: otherwise `index_id` is NULL and nothing is compared with vectors of another
@@ -78,6 +83,7 @@ session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
         SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
+               i.nearest_rows IS NOT NULL AS has_cells,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
                coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved
@@ -87,15 +93,30 @@ session AS MATERIALIZED (
     ) AS found
 )""")
 
-# By the cells (IVFFlat's lists) where the index has them and the search may find many rows, else every allowed row is
-# looked at. The cells name rows; their distances are computed here, exactly, and the filter is applied once more. The
-# search of the cells gives up when too few of the rows that it meets are allowed: a short list is drawn from all rows.
-_DENSE = sql.SQL("""
+# Every allowed row is looked at, unless the cells (below) have brought enough.
+_DENSE = sql.SQL("""{cells}
+dense AS (
+    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
+    FROM (
+        {from_cells} (
+            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+            FROM rag_chunk_vectors AS chunk
+            WHERE {unless_from_cells} {allowed}
+            ORDER BY {preferred_first} distance, chunk_id
+            LIMIT %(depth)s
+        )
+    ) AS nearest
+)""")
+
+# By the cells (IVFFlat's lists) where the index has them and the search may find many rows. The cells name rows; their
+# distances are computed here, exactly, and the filter is applied once more. The search of the cells gives up when too
+# few of the rows that it meets are allowed: a short list is drawn from all rows.
+_CELLS = sql.SQL("""
 nearest_plan AS MATERIALIZED (
-    SELECT coalesce({by_cells} AND nearest_rows IS NOT NULL AND allowed_share >= {least_share}
+    SELECT coalesce(nearest_rows IS NOT NULL AND allowed_share >= {least_share}
                     AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
     FROM session CROSS JOIN LATERAL (
-        SELECT CASE WHEN {by_cells} AND session.nearest_rows IS NOT NULL THEN strata_allowed_share(
+        SELECT CASE WHEN session.nearest_rows IS NOT NULL THEN strata_allowed_share(
             session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
         ) END AS allowed_share
     ) AS sampled
@@ -110,24 +131,13 @@ by_cells AS MATERIALIZED (
     WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
     ORDER BY distance, chunk_id
     LIMIT %(depth)s
-),
-dense AS (
-    SELECT nearest.*, row_number() OVER (ORDER BY distance, chunk_id) AS rank
-    FROM (
-        SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells)
-        UNION ALL (
-            SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
-            FROM rag_chunk_vectors AS chunk
-            WHERE (SELECT count(*) < %(depth)s FROM by_cells) AND {allowed}
-            ORDER BY {preferred_first} distance, chunk_id
-            LIMIT %(depth)s
-        )
-    ) AS nearest
-)""")
+),""")
+_FROM_CELLS = sql.SQL("SELECT * FROM by_cells WHERE (SELECT count(*) = %(depth)s FROM by_cells) UNION ALL")
+_UNLESS_FROM_CELLS = sql.SQL("(SELECT count(*) < %(depth)s FROM by_cells) AND")
 
 _NO_DENSE = sql.SQL("""
 dense AS (
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, 0 AS prefer_bonus, 0 AS test_penalty,
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS distance, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
 )""")
@@ -147,7 +157,7 @@ covered AS MATERIALIZED (
 asked AS MATERIALIZED (
     SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
            sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
-           row_number() OVER (ORDER BY df, term_id) AS place
+           row_number() OVER (ORDER BY df, term_id) AS place, rank() OVER (ORDER BY df) AS rarity
     FROM (
         SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
@@ -200,21 +210,25 @@ lexical AS (
 
 _NO_LEXICAL = sql.SQL("""
 lexical AS (
-    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
+    SELECT NULL::bigint AS chunk_id, NULL::float8 AS bm25, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS rank
     WHERE false
 )""")
 
 # What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
+# A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
-    SELECT array_agg((%(index_id)s::bigint << 32) | term_id) AS keys
-    FROM rag_terms WHERE term = ANY (%(name_terms)s::text[])
+    SELECT array_agg(key) FILTER (WHERE term = ANY (%(name_terms)s::text[])) AS keys{phrase_keys}
+    FROM (
+        SELECT term, (%(index_id)s::bigint << 32) | term_id AS key
+        FROM rag_terms WHERE term = ANY (%(name_terms)s::text[]{phrase_terms})
+    ) AS words
 ),
 looked_at AS (
     SELECT * FROM (
-        SELECT chosen.chunk_id, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
+        SELECT chosen.chunk_id, chosen.path, chosen.prefer_bonus, chosen.test_penalty, chosen.bm25,
                chosen.names_held + ({phrases_held}) AS mentions,
                (lower(wide.path) = ANY (%(lower_names)s::text[])
                 OR lower(wide.path) LIKE ANY (%(path_endings)s::text[])
@@ -223,7 +237,7 @@ looked_at AS (
                 OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
                ) AS definition
         FROM (
-            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences},
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
                    (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
                        AS names_held
             FROM rag_chunk_terms AS chunk
@@ -232,6 +246,7 @@ looked_at AS (
             LIMIT {looked_at}
         ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
         WHERE {readable}
+        OFFSET 0
     ) AS matching
     WHERE mentions > 0
     ORDER BY {preferred_first} definition DESC, mentions DESC, bm25 DESC, chunk_id
@@ -242,17 +257,17 @@ exact AS (
 )""")
 _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
-_HOLDS_THE_WORDS = sql.SQL("""chunk.term_keys @> (
-    SELECT CASE WHEN count(*) = cardinality({terms}::text[]) THEN
-               array_agg((%(index_id)s::bigint << 32) | term_id) END
-    FROM rag_terms WHERE term = ANY ({terms}::text[])
-)""")
-_HOLDS_THE_PHRASE = sql.SQL(
-    "(position({text} in lower(regexp_replace(wide.content, '[[:space:]]+', ' ', 'g'))) > 0)::int"
-)
+_PHRASE_KEYS = sql.SQL(""",
+        CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
+            array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
+_HOLDS_THE_WORDS = sql.SQL("{row}.term_keys @> (SELECT {name} FROM named)")
+_HOLDS_THE_PHRASE = sql.SQL("""coalesce(({words_held} AND position({text} in lower(
+    regexp_replace(wide.content, '[[:space:]]+', ' ', 'g')
+)) > 0)::int, 0)""")
 _NO_EXACT = sql.SQL("""
 exact AS (
-    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
+    WHERE false
 )""")
 
 # Neighbours of the best rows over the links of their files: where the names in their lines are defined, and the lines
@@ -292,21 +307,22 @@ other_ends AS MATERIALIZED (
 structural AS (
     SELECT neighbours.*, row_number() OVER (ORDER BY strength DESC, chunk_id) AS rank
     FROM (
-        SELECT chunk_id, prefer_bonus, test_penalty, sum(score) AS strength
+        SELECT chunk_id, path, prefer_bonus, test_penalty, sum(score) AS strength
         FROM (
             SELECT DISTINCT chunk.chunk_id, other_ends.seed, other_ends.score, {preferences}
             FROM other_ends JOIN rag_chunks AS chunk
                 ON chunk.path = other_ends.path AND other_ends.line BETWEEN chunk.span_start AND chunk.span_end
             WHERE {allowed} AND chunk.chunk_id <> other_ends.seed
         ) AS led_to
-        GROUP BY chunk_id, prefer_bonus, test_penalty
+        GROUP BY chunk_id, path, prefer_bonus, test_penalty
         ORDER BY {preferred_first} strength DESC, chunk_id
         LIMIT %(depth)s
     ) AS neighbours
 )""")
 _NO_STRUCTURAL = sql.SQL("""
 structural AS (
-    SELECT NULL::bigint AS chunk_id, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank WHERE false
+    SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
+    WHERE false
 )""")
 
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
@@ -319,10 +335,29 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
+# The rows of each file by its path, once; OFFSET keeps the words out of that look-up.
+_FILE_COVERAGE = sql.SQL(""",
+rarest AS MATERIALIZED (
+    SELECT array_agg(key) AS keys, sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
+),
+covered_files AS MATERIALIZED (
+    SELECT held.path AS covered_path, sum(asked.idf) / (SELECT idf FROM rarest) AS file_coverage
+    FROM (
+        SELECT DISTINCT file.path, asked.key
+        FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN LATERAL (
+            SELECT chunk.term_keys FROM rag_chunk_terms AS chunk
+            WHERE chunk.path = file.path AND chunk.term_keys && (SELECT keys FROM rarest) AND {allowed}
+            OFFSET 0
+        ) AS row_of_file JOIN asked ON asked.rarity <= {covered_terms} AND asked.key = ANY (row_of_file.term_keys)
+    ) AS held JOIN asked USING (key)
+    GROUP BY held.path
+)""")
+
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
-fused AS (
-    SELECT chunk_id, dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
+scored AS (
+    SELECT chunk_id, coalesce(dense.path, lexical.path, exact.path, structural.path) AS path,
+           dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
            exact.rank AS exact_rank, structural.rank AS structural_rank,
            coalesce(%(dense_weight)s::float8 / ({k} + dense.rank), 0)
            + coalesce(%(lexical_weight)s::float8 / ({k} + lexical.rank), 0)
@@ -336,18 +371,26 @@ fused AS (
            ) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
         FULL JOIN structural USING (chunk_id)
-    ORDER BY {preferred_first} score DESC, chunk_id
+),
+fused AS (
+    SELECT * FROM (
+        SELECT *, row_number() OVER (ORDER BY {preferred_first} score DESC, chunk_id) AS place,
+               row_number() OVER (PARTITION BY path ORDER BY score DESC, chunk_id) AS row_of_file
+        FROM scored
+    ) AS numbered
+    ORDER BY {preferred_first} place > %(first_rows)s AND row_of_file > {file_rows}, score DESC, chunk_id
     LIMIT %(rows)s
-)
+){file_coverage}
 SELECT {columns}
 FROM session LEFT JOIN (
     SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
            fused.structural_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            {explained}
+           {covered} AS file_coverage,
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
-           path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
+           wide.path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_coverage} {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
@@ -388,7 +431,7 @@ FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
-           NULL::text[] AS session_principals,
+           NULL::text[] AS session_principals, NULL::float8 AS file_coverage,
            NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
@@ -438,8 +481,10 @@ ORDER BY page.path
 """)
 
 
-def search_statement(request: SearchRequest) -> Statement:
+def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement:
     """The search: at most `rows` rows, best first, and never fewer than the question's limit.
+
+    Without `cells` every row is looked at: for an index that has none the statement is planned faster so.
 
     Where preferences are asked for, the lists of `depth` rows are drawn in the same order as the result (first
     everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
@@ -449,13 +494,21 @@ def search_statement(request: SearchRequest) -> Statement:
     preferences, preferred_first = _preferences(filter)
     allowed = _allowed(filter)
     counted_in_index = _in_index("counted")
+    by_cells = cells and request.approximate and not has_preferences(filter)
     dense = _DENSE.format(
+        cells=_CELLS.format(
+            preferences=preferences,
+            allowed=allowed,
+            least_share=sql.Literal(NEAREST_LEAST_SHARE),
+            least_rows=sql.Literal(NEAREST_LEAST_ROWS),
+        )
+        if by_cells
+        else sql.SQL(""),
+        from_cells=_FROM_CELLS if by_cells else sql.SQL(""),
+        unless_from_cells=_UNLESS_FROM_CELLS if by_cells else sql.SQL(""),
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
-        by_cells=sql.Literal(request.approximate and not has_preferences(filter)),
-        least_share=sql.Literal(NEAREST_LEAST_SHARE),
-        least_rows=sql.Literal(NEAREST_LEAST_ROWS),
     )
     lexical = _LEXICAL.format(
         preferences=preferences,
@@ -469,6 +522,7 @@ def search_statement(request: SearchRequest) -> Statement:
         term_space=sql.Literal(TERM_SPACE),
     )
     names = request.names if request.terms else Names()
+    rows = max(request.rows, question.limit)
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
@@ -480,6 +534,8 @@ def search_statement(request: SearchRequest) -> Statement:
         structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
+        file_rows=sql.Literal(FILE_ROWS),
+        **_file_coverage(request, allowed),
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
         bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
@@ -492,8 +548,9 @@ def search_statement(request: SearchRequest) -> Statement:
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
         "terms": list(request.terms),
-        "depth": max(request.depth, request.rows, question.limit),
-        "rows": max(request.rows, question.limit),
+        "depth": max(request.depth, rows),
+        "rows": rows,
+        "first_rows": int(FIRST_SHARE * rows),
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
         "exact_weight": request.exact_weight,
@@ -501,6 +558,16 @@ def search_statement(request: SearchRequest) -> Statement:
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
+
+
+def _file_coverage(request: SearchRequest, allowed: sql.Composable) -> dict[str, sql.Composable]:
+    if not request.terms:
+        return {"file_coverage": sql.SQL(""), "joined_coverage": sql.SQL(""), "covered": sql.SQL("NULL::float8")}
+    return {
+        "file_coverage": _FILE_COVERAGE.format(allowed=allowed, covered_terms=sql.Literal(COVERED_TERMS)),
+        "joined_coverage": sql.SQL("LEFT JOIN covered_files ON covered_path = fused.path"),
+        "covered": sql.SQL("coalesce(covered_files.file_coverage, 0)"),
+    }
 
 
 def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
@@ -511,15 +578,25 @@ def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.
 def _exact(
     request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
 ) -> sql.Composable:
-    numbers = range(len(request.names.phrases))
-    found: list[sql.Composable] = []
-    for number in numbers:
-        found.append(_HOLDS_THE_WORDS.format(terms=sql.Placeholder(f"phrase_terms_{number}")))
-    held = [_HOLDS_THE_PHRASE.format(text=sql.Placeholder(f"phrase_{number}")) for number in numbers]
+    phrases = [
+        {
+            "text": sql.Placeholder(f"phrase_{number}"),
+            "terms": sql.Placeholder(f"phrase_terms_{number}"),
+            "name": sql.Identifier(f"phrase_{number}"),
+        }
+        for number in range(len(request.names.phrases))
+    ]
+    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(row=sql.SQL("chunk"), **phrase) for phrase in phrases]
+    held = [
+        _HOLDS_THE_PHRASE.format(words_held=_HOLDS_THE_WORDS.format(row=sql.SQL("chosen"), **phrase), **phrase)
+        for phrase in phrases
+    ]
     if request.names.names:
         found.append(_HOLDS_A_NAME)
     return _EXACT.format(
         found=sql.SQL(" OR ").join(found),
+        phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
+        phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
         phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
         preferences=preferences,
         allowed=allowed,
@@ -642,9 +719,9 @@ def _allowed(filter: Filter) -> sql.Composable:
 
 
 def _preferences(filter: Filter) -> tuple[sql.Composable, sql.Composable]:
-    """The two columns, and what goes before the score in ORDER BY."""
+    """The columns of a list's row that depend on its path, and what goes before the score in ORDER BY."""
     preferred = bool(filter.prefer_path_prefixes or filter.prefer_like_patterns)
-    columns = sql.SQL("{bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
+    columns = sql.SQL("chunk.path, {bonus} AS prefer_bonus, {penalty} AS test_penalty").format(
         bonus=sql.SQL("(chunk.path LIKE ANY (%(preferred)s::text[]))::int") if preferred else sql.SQL("0"),
         penalty=sql.SQL("(chunk.path ~ %(test_path)s)::int") if filter.prefer_non_tests else sql.SQL("0"),
     )

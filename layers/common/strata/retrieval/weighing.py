@@ -9,6 +9,7 @@ here knows what the corpus is; what scores say is left to the reranker, which se
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from strata.retrieval.languages import identifiers, known_share, language_shares
 
@@ -19,10 +20,17 @@ LEXICAL_WEIGHT_OF_A_LONG_QUESTION = 0.8
 """A report of a thousand words shares words with everything."""
 
 
+NAMING_QUESTION_WORDS = 10
+"""A question of so few words that names something is about it; a report names whatever it met on its way. Measured on
+eight sets, nDCG@10 of the fusion: without the list of names 0.755, with weight 1 0.754, falling with the length 0.760
+(whole tickets 0.737, 0.708 and 0.751)."""
+
+
 @dataclass(frozen=True, slots=True)
 class FusionWeights:
     dense: float
     lexical: float
+    exact: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +42,7 @@ class QuestionShape:
     words: int
 
 
+@lru_cache(maxsize=64)  # the fusion and the reranker ask for the same one
 def shape_of(text: str, languages: frozenset[str]) -> QuestionShape:
     """The shape of a question for an embedder of these languages (none: an embedder that declares nothing).
 
@@ -46,12 +55,13 @@ def shape_of(text: str, languages: frozenset[str]) -> QuestionShape:
 
 
 def fusion_weights(shape: QuestionShape) -> FusionWeights:
-    """The weights of the two lists in reciprocal rank fusion.
+    """The weights of the lists in reciprocal rank fusion.
 
     >>> fusion_weights(shape_of("Где хранится ключ?", frozenset({"en"})))
-    FusionWeights(dense=0.1, lexical=1.0)
+    FusionWeights(dense=0.1, lexical=1.0, exact=1.0)
     """
     return FusionWeights(
         dense=LEAST_DENSE_WEIGHT + (1.0 - LEAST_DENSE_WEIGHT) * shape.understood**2,
         lexical=LEXICAL_WEIGHT_OF_A_LONG_QUESTION if shape.words > LONG_QUESTION_WORDS else 1.0,
+        exact=min(1.0, NAMING_QUESTION_WORDS / max(1, shape.words)),
     )

@@ -56,11 +56,14 @@ class PostgresSearch:
         self._database = database
         self._statement_timeout_ms = round(statement_timeout_s * 1000)
         self._indexes: dict[str, int] = {}
+        self._without_cells: set[str] = set()
 
     def search(self, request: SearchRequest) -> Retrieved:
         question = request.question
-        found = self._found(search_statement(request), question.session_id, question.identity)
+        statement = search_statement(request, cells=question.session_id not in self._without_cells)
+        found = self._found(statement, question.session_id, question.identity)
         session = found[0]
+        self._remember_cells(question.session_id, session["has_cells"])
         if not session["model_fits"] and request.embedding is not None and session["embedding_model"] is not None:
             raise EmbeddingModelMismatch(
                 f"Session {question.session_id} was indexed with {session['embedding_model']} "
@@ -140,6 +143,15 @@ class PostgresSearch:
         self._indexes[session_id] = rows[0][0]
         return self._indexes[session_id]
 
+    def _remember_cells(self, session_id: str, has_cells: bool | None) -> None:
+        """For the next search of this session; one that is out of date looks at every row, which is slow and right."""
+        if has_cells:
+            self._without_cells.discard(session_id)
+            return
+        if len(self._without_cells) >= _KNOWN_SESSIONS:
+            self._without_cells.clear()
+        self._without_cells.add(session_id)
+
     def _read(self, text: sql.Composed, parameters: Mapping[str, object], identity: Identity) -> list[tuple[Any, ...]]:
         settings = {
             "tenant": identity.tenant,
@@ -187,6 +199,7 @@ def _candidate(row: Mapping[str, Any], request: SearchRequest | None) -> Candida
         layer_rank=LAYER_RANKS[layer],
         exact_rank=row["exact_rank"],
         structural_rank=row["structural_rank"],
+        file_coverage=row["file_coverage"],
         explanation=_explanation(row, request) if request is not None and request.question.explain else None,
     )
 
