@@ -66,6 +66,7 @@ class FakeChunkSearch:
             else {
                 chunk_id: cosine_distance(chunk.embedded.embedding, request.embedding)
                 for chunk_id, chunk in allowed.items()
+                if chunk.embedded.embedding is not None
             }
         )
         bm25 = {chunk_id: score for chunk_id, score in self.bm25(request) if chunk_id in allowed}

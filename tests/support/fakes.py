@@ -76,6 +76,8 @@ class FakeBlobCache:
         for key in keys:
             versions = [blob for kept, blob in self.blobs.items() if replace(kept, blob_sha=key.blob_sha) == key]
             for embedded in versions[-1].chunks if versions else ():
+                if embedded.embedding is None:
+                    continue
                 vectors[embedded.chunk.text_key] = embedded.embedding.astype(np.float16).astype(np.float32)
         return vectors
 
@@ -265,6 +267,9 @@ class FakeSessionStore:
             index.chunks |= {path: blob.chunks for path, blob in prepared.items()}
             return sum(len(blob.chunks) for blob in prepared.values())
 
+    def in_new_process(self) -> FakeSessionStore:
+        return self
+
     def flip(self, request: FlipRequest) -> CommitResult:
         with self._lock:
             session, replayed = self._turn(request)
@@ -377,7 +382,8 @@ class FakeSessionStore:
             blob = self.cache.blobs.get(key)
             if blob is None:
                 raise TemporaryError(f"{entry.path} is not prepared.")
-            if any(len(chunk.embedding) != session.dimension for chunk in blob.chunks):
+            vectors = [chunk.embedding for chunk in blob.chunks if chunk.embedding is not None]
+            if any(len(vector) != session.dimension for vector in vectors):
                 raise EmbeddingModelMismatch
             found[entry.path] = blob
         return found

@@ -216,7 +216,7 @@ class World:
         return self._rows(
             "SELECT c.path, c.layer, c.ordinal, c.title, c.content, c.span_start, c.span_end, c.blob_sha, c.acl,"
             " v.embedding::text FROM rag_sessions AS s JOIN rag_chunks AS c ON c.index_id = s.active_index_id"
-            " JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) WHERE s.session_id = %s ORDER BY 1, 2, 3",
+            " LEFT JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) WHERE s.session_id = %s ORDER BY 1, 2, 3",
             session_id,
         )
 

@@ -302,12 +302,17 @@ class SessionStore(Protocol):
     ) -> int:
         """Write a batch of prepared files in one transaction; one that is there already stays. The chunks written.
 
-        Raises `StaleFence` when the index is not this holder's to fill, `TemporaryError` for a file not prepared.
+        Batches of one holder may be written at the same time, from several processes. Raises `StaleFence` when the
+        index is not this holder's to fill, `TemporaryError` for a file not prepared.
         """
         ...
 
+    def in_new_process(self) -> SessionStore:
+        """The same store for a process that was just forked: a connection can't be shared."""
+        ...
+
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Make the filled index the live one, under fence and seq as `commit`; the one before is kept.
+        """Make the filled index the live one, under fence and seq as `commit`; the one before is kept if it has files.
 
         The session's model, dimension and pipeline are those of the new index from then on.
         """

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.model.asking import Filter
-from strata.model.corpus import Layer
+from strata.model.corpus import EMBEDDED_LAYERS, Layer
 from strata.retrieval.filters import checked_filter
 from strata.retrieval.statements import Statement, index_statement, search_statement
 from strata.storage.postgres import search as adapter
@@ -146,6 +146,28 @@ def test_a_question_without_known_words_has_a_dense_list_alone(paths: SearchRows
     assert [row.dense_rank for row in candidates] == list(range(1, len(PATHS) + 1))
     assert {row.lexical_rank for row in candidates} == {None}
     assert paths.search.search(paths.request("one", "zzzz yyyy", dense=False)).candidates == ()
+
+
+@pytest.mark.parametrize("layer", sorted(set(Layer) - EMBEDDED_LAYERS))
+def test_a_layer_that_is_not_embedded_is_found_by_words_and_names(rows: SearchRows, layer: Layer) -> None:
+    """Alone and beside one that is; a file that few may read stays theirs, and they are told no statistics either."""
+    rows.session("one", readers=["group:all"])
+    more = [(layer, "zebra runs in BlobStore"), (Layer.D3_SECTION_INDEX, "zebra zebra BlobStore")]
+    rows.commit("one", [TextFile("a.md", [], more=more), TextFile("b.md", ["zebra"], layer=layer, acl=("user:eve",))])
+
+    def found(*layers: Layer) -> list[tuple[Layer, str, int | None, bool, int | None]]:
+        request = rows.request("one", "zebra `BlobStore`", filter=Filter(layers=layers))
+        request = replace(request, question=replace(request.question, explain=True))
+        candidates = rows.search.search(request).candidates
+        assert [row.explanation and row.explanation.terms for row in candidates] == [None] * len(candidates)
+        assert all(row.explanation for row in candidates)
+        return [(row.layer, row.path, row.dense_rank, row.distance is None, row.exact_rank) for row in candidates]
+
+    assert found(layer) == [(layer, "a.md", None, True, 1)]
+    assert {row[:2] for row in found(layer, Layer.D3_SECTION_INDEX)} == {
+        (layer, "a.md"),
+        (Layer.D3_SECTION_INDEX, "a.md"),
+    }
 
 
 def test_another_model_or_dimension_is_refused_with_what_to_do(paths: SearchRows) -> None:

@@ -28,6 +28,8 @@ _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on recor
 _REPORTED_ENTRIES = 50
 _MOST_LENGTH_DRIFT = 0.1
 """From here on BM25's weights, made with the pinned average lengths, are made anew."""
+FIRST_FILES = 100
+"""From here on an empty session gets a new index too: its batches are written on all cores, a commit on one."""
 _RECORDED_FILES = 64
 
 
@@ -73,7 +75,8 @@ class Indexer:
         the stores raise, and what `progress` raises; readers then see what they saw before.
 
         It builds a new index beside the live one, instead of changing that, when the job asks for it, when the session
-        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written.
+        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written
+        (sooner into an empty session).
         """
         return self._index(job, lease, upload_format, progress, is_snapshot=True)
 
@@ -107,7 +110,7 @@ class Indexer:
             if not upload.names_rights:
                 wanted.keep_rights(indexed)
             difference = plan(with_known_sizes(wanted, indexed), indexed)
-            anew = is_snapshot and self._is_built_anew(session, job, difference)
+            anew = is_snapshot and self._is_built_anew(session, job, difference, is_empty=not indexed)
             if anew:
                 difference = whole_plan(wanted, indexed)
             reach("after_plan")
@@ -120,13 +123,14 @@ class Indexer:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
             return commit(self.sessions, job, lease, outcome)
 
-        def filled(files: int) -> None:
-            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+        def filled(files: int, written: int) -> None:
+            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
+            progress(replace(done, written_files=written))
 
         def committing() -> None:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
-        filled(0)
+        filled(0, 0)
         build = Build(
             sessions=self.sessions,
             job=job,
@@ -135,6 +139,7 @@ class Indexer:
             built=self._built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
         return build.run()
 
@@ -157,11 +162,12 @@ class Indexer:
             )
         return session
 
-    def _is_built_anew(self, session: Session, job: Job, difference: Plan) -> bool:
+    def _is_built_anew(self, session: Session, job: Job, difference: Plan, *, is_empty: bool) -> bool:
+        limit = self.settings.new_index_files
         return (
             job.reindex
             or _built_of(session) != self._built
-            or len(difference.upserts) >= self.settings.new_index_files
+            or len(difference.upserts) >= (min(limit, FIRST_FILES) if is_empty else limit)
             or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
         )
 
@@ -239,7 +245,7 @@ def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits, preamble
         cache=cache,
         embedder=embedder,
         chunker=chunker,
-        workers=settings.prepare_workers or usable_cores(),
+        workers=workers_of(settings),
         preambler=preambler,
     )
 
@@ -248,6 +254,11 @@ def preamble_usage(cache: BlobCache, outcome: Outcome, job: Job, prices: Prices)
     """What preambles took of the files that were prepared since the job began, by whichever of its workers."""
     usage = cache.usage(list(outcome.keys.values()), since=job.created_at)
     return replace(usage, cost=prices.cost(usage))
+
+
+def workers_of(settings: Limits) -> int:
+    """Processes that prepare files, and write them, side by side."""
+    return settings.prepare_workers or usable_cores()
 
 
 def recorded_sources(

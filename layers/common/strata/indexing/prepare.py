@@ -25,6 +25,7 @@ from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
 from strata.indexing.side_by_side import SideBySide
 from strata.model.chat import ModelUsage
 from strata.model.corpus import (
+    EMBEDDED_LAYERS,
     BlobKey,
     Chunk,
     EmbeddedChunk,
@@ -92,10 +93,17 @@ def _parsed(source: SourceFile) -> ParsedSource:
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
-    """The chunks with their vectors and term counts, in order. Raises `EmbedderRejected` and `EmbedderUnavailable`."""
+    """The chunks with their term counts, in order, with a vector where their layer has any.
+
+    Raises `EmbedderRejected` and `EmbedderUnavailable`.
+    """
+    vectors = iter(_vectors([chunk for chunk in chunks if chunk.layer in EMBEDDED_LAYERS], embedder))
+    return [_with_terms(chunk, next(vectors) if chunk.layer in EMBEDDED_LAYERS else None) for chunk in chunks]
+
+
+def _vectors(chunks: Sequence[Chunk], embedder: Embedder) -> Sequence[Vector]:
     texts = [chunk.embedded_text for chunk in chunks]
-    vectors = _checked(embedder.embed_documents(texts), len(texts), embedder.dimension) if texts else ()
-    return [_with_terms(chunk, vector) for chunk, vector in zip(chunks, vectors, strict=True)]
+    return list(_checked(embedder.embed_documents(texts), len(texts), embedder.dimension)) if texts else []
 
 
 def _checked(vectors: Vectors, count: int, dimension: int) -> Vectors:
@@ -258,20 +266,19 @@ class Preparer:
         self, chunks: Sequence[Chunk], known: Mapping[bytes, Vector], advanced: Callable[[], None]
     ) -> list[EmbeddedChunk]:
         """A chunk whose text the file held before keeps its vector."""
-        vectors = [known.get(chunk.text_key) for chunk in chunks] if known else [None] * len(chunks)
-        new = [chunk for chunk, vector in zip(chunks, vectors, strict=True) if vector is None]
-        embedded: list[EmbeddedChunk] = []
+        embedded = [chunk for chunk in chunks if chunk.layer in EMBEDDED_LAYERS]
+        earlier = [known.get(chunk.text_key) for chunk in embedded] if known else [None] * len(embedded)
+        new = [chunk for chunk, vector in zip(embedded, earlier, strict=True) if vector is None]
+        fresh: list[Vector] = []
         for start in range(0, len(new), EMBED_CHUNKS):
-            embedded += embed(new[start : start + EMBED_CHUNKS], self.embedder)
+            fresh += _vectors(new[start : start + EMBED_CHUNKS], self.embedder)
             advanced()
-        fresh = iter(embedded)
-        return [
-            next(fresh) if vector is None else _with_terms(chunk, vector)
-            for chunk, vector in zip(chunks, vectors, strict=True)
-        ]
+        coming = iter(fresh)
+        vectors = (next(coming) if vector is None else vector for vector in earlier)
+        return [_with_terms(chunk, next(vectors) if chunk.layer in EMBEDDED_LAYERS else None) for chunk in chunks]
 
 
-def _with_terms(chunk: Chunk, vector: Vector) -> EmbeddedChunk:
+def _with_terms(chunk: Chunk, vector: Vector | None) -> EmbeddedChunk:
     return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(chunk.embedded_text)))
 
 

@@ -26,6 +26,7 @@ from strata.indexing.pipeline import (
     preparer_of,
     recorded_sources,
     whole_plan,
+    workers_of,
 )
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
@@ -134,13 +135,14 @@ class IndexingStages:
             outcome = replace(outcome, usage=preamble_usage(self.cache, outcome, job, self.prices))
         total, counters = len(outcome.plan.upserts), outcome.counters(indexed_files=0)
 
-        def filled(files: int) -> None:
-            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+        def filled(files: int, written: int) -> None:
+            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
+            progress(replace(done, written_files=written))
 
         def committing() -> None:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
-        filled(0)
+        filled(0, 0)
         return Build(
             sessions=self.sessions,
             job=job,
@@ -149,6 +151,7 @@ class IndexingStages:
             built=self.built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
 
     def _outcome(self, session: Session, job: Job) -> Outcome:

@@ -202,7 +202,7 @@ class _Heartbeat:
     committing: bool = False
 
     def __call__(self, progress: Progress, /) -> None:
-        self.advanced = self.advanced or progress.counters.cache_miss_files > 0
+        self.advanced = self.advanced or progress.counters.cache_miss_files > 0 or progress.written_files > 0
         self.keep()
         now = self.mailbox.clock.now()
         if self.job is not None:

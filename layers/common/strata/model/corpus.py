@@ -50,6 +50,13 @@ class Layer(StrEnum):
         raise UnknownLayer(f"There is no layer {name[:60]!r}; the layers are {known}.")
 
 
+EMBEDDED_LAYERS = frozenset(
+    {Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG, Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX}
+)
+"""Layers whose chunks get a vector. The others say again, piece by piece, what these hold, and are found by words and
+names alone."""
+
+
 def blob_sha_of(content: bytes) -> str:
     """SHA-256 of a file's bytes, 64 lower-case hex digits: the name of the blob."""
     return hashlib.sha256(content).hexdigest()
@@ -231,11 +238,12 @@ class Chunk:
 class EmbeddedChunk:
     """A chunk with its vector and its term counts: ready to be stored.
 
-    `term_counts` maps each analysed term to its occurrences in `embedded_text`; `length` is their sum.
+    `embedding` is None in a layer that is not embedded (`EMBEDDED_LAYERS`). `term_counts` maps each analysed term to
+    its occurrences in `embedded_text`; `length` is their sum.
     """
 
     chunk: Chunk
-    embedding: Vector
+    embedding: Vector | None
     term_counts: Mapping[str, int]
 
     @property

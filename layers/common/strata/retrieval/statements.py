@@ -416,7 +416,7 @@ readable AS MATERIALIZED (
                SELECT unnest(s.readers || s.owner) INTERSECT SELECT unnest(%(principals)s::text[]) ORDER BY 1
            ) AS session_principals,
            EXISTS (
-               SELECT FROM rag_chunk_vectors AS counted WHERE {counted_in_index} AND counted.acl IS NOT NULL
+               SELECT FROM rag_chunk_terms AS counted WHERE {counted_in_index} AND counted.acl IS NOT NULL
            ) AS has_restricted
     FROM rag_sessions AS s WHERE s.session_id = %(session_id)s
 ),""")

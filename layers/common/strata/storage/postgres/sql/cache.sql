@@ -50,7 +50,7 @@ CROSS JOIN LATERAL (
     ORDER BY b.blob_id DESC LIMIT 1
 ) AS last
 JOIN rag_chunk_cache AS c USING (blob_id)
-WHERE c.text_key <> '';
+WHERE c.text_key <> '' AND c.embedding IS NOT NULL;
 
 -- name: hold_repositories
 -- A session of the repository can't be deleted until this transaction has ended: what is kept now is seen by the purge.
