@@ -19,7 +19,8 @@ from strata import bootstrap
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient
 from tests.faults.test_kills import PATHS, changes_of, content
-from tests.support.fault_world import ANN, LEASE_S, POINTS, World, apply, killed, wait_until_stopped
+from tests.support.fault_model import POINTS, apply
+from tests.support.fault_world import ANN, LEASE_S, World, killed, wait_until_stopped
 from tests.support.index_statistics import assert_rows_agree
 from tests.support.lambda_events import s3_event
 

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, JobStatus, Lease
 from strata.ports import JobStore, SessionLock
-from strata.storage.dynamodb.client import Table
+from strata.storage.dynamodb.client import Item, Table
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
 from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeSessionLock, job, job_id
@@ -272,6 +273,45 @@ def test_events_are_numbered_without_gaps_whoever_appends(kit: Kit) -> None:
     assert sorted(numbers) == list(range(2, 14))
     assert [event.seq for event in kit.jobs.events_after(found.job_id, 5)] == list(range(6, 14))
     assert kit.jobs.events_after(found.job_id, 13) == []
+
+
+def test_writers_in_several_processes_number_events_without_gaps(dynamodb: Any, jobs_table: str) -> None:
+    clock, queries = FakeClock(), []
+
+    class Watched(Table):
+        def query(self, *arguments: Any, **options: Any) -> list[Item]:
+            queries.append(arguments)
+            return super().query(*arguments, **options)
+
+    def process() -> Kit:
+        table = Watched(client=dynamodb, name=jobs_table)
+        return Kit(DynamoJobStore(table=table, clock=clock), DynamoSessionLock(table=table, clock=clock), clock)
+
+    one, other = process(), process()
+    accepted = one.accepted(1)
+    queries.clear()
+    for _ in range(5):
+        one.jobs.append_event(accepted.job_id, "index_status", {})
+    assert len(queries) == 1  # then it knows its own last number
+    for kit in (other, one, other, other, one):
+        kit.jobs.append_event(accepted.job_id, "index_status", {})
+    one.done(one.jobs.start(accepted.job_id, lease := one.held()), lease)
+    for kit in (one, other):
+        with pytest.raises(JobNotChangeable):
+            kit.jobs.append_event(accepted.job_id, "index_status", {})
+    seqs = [event.seq for event in one.jobs.events_after(accepted.job_id, 0)]
+    assert seqs == list(range(1, 13))
+
+
+def test_no_event_of_a_deleted_job_is_left(dynamodb: Any, jobs_table: str) -> None:
+    clock, table = FakeClock(), Table(client=dynamodb, name=jobs_table)
+    kit = Kit(DynamoJobStore(table=table, clock=clock), DynamoSessionLock(table=table, clock=clock), clock)
+    accepted = kit.accepted(1)
+    kit.jobs.append_event(accepted.job_id, "index_status", {})
+    kit.jobs.remove_session(SESSION, before=clock.now() + timedelta(days=1))
+    with pytest.raises(JobNotFound):
+        kit.jobs.append_event(accepted.job_id, "index_status", {})
+    assert table.query("pk = :pk", {":pk": f"job#{accepted.job_id}"}) == []
 
 
 def test_nothing_follows_a_terminal_event(kit: Kit) -> None:
