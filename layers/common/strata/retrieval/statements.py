@@ -463,6 +463,26 @@ JOIN rag_blob_cache AS cached USING (blob_id)
 """)
 
 
+# The next files by path, as many as fit: a file's bytes are read only where its running total begins within the limit.
+_FILE_PAGE = sql.SQL("""
+WITH {session}, page AS (
+    SELECT cached.blob_id, chunk.path, octet_length(cached.source) AS size,
+           sum(octet_length(cached.source)) OVER (ORDER BY chunk.path) AS total
+    FROM (
+        SELECT DISTINCT chunk.path, chunk.blob_id FROM rag_chunks AS chunk
+        WHERE {allowed} AND chunk.path > %(after)s
+        ORDER BY chunk.path LIMIT %(limit)s
+    ) AS chunk
+    JOIN rag_blob_cache AS cached USING (blob_id)
+)
+SELECT session.index_moved, page.path, cached.blob_sha, cached.source
+FROM session
+LEFT JOIN page ON page.total - page.size < %(most_bytes)s
+LEFT JOIN rag_blob_cache AS cached USING (blob_id)
+ORDER BY page.path
+""")
+
+
 def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement:
     """The search: at most `rows` rows, best first, and never fewer than the question's limit.
 
@@ -649,6 +669,19 @@ def sources_statement(session_id: str, identity: Identity, chunk_ids: Sequence[i
     return Statement(
         text=_SOURCES.format(session=_SESSION, allowed=_allowed(Filter())),
         parameters={**_session_parameters(session_id, identity), "chunk_ids": list(chunk_ids)},
+    )
+
+
+def file_page_statement(session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int) -> Statement:
+    """The next files by path: whether the index has moved, path, hash, bytes; one row without them if none is left."""
+    return Statement(
+        text=_FILE_PAGE.format(session=_SESSION, allowed=_allowed(Filter())),
+        parameters={
+            **_session_parameters(session_id, identity),
+            "after": after,
+            "limit": limit,
+            "most_bytes": most_bytes,
+        },
     )
 
 
