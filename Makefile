@@ -43,7 +43,7 @@ integration: $(VENV)/.dev model ## Tests against real Postgres and moto
 e2e: $(VENV)/.dev model ## Tests of the whole local cloud
 	$(PYTEST) tests/e2e
 
-faults: $(VENV)/.dev model ## Tests that break things on purpose: 200 seeded runs, 500 changes (`make test` has a tenth)
+faults: $(VENV)/.dev model ## Tests that break things on purpose: 200 seeded runs, 500 changes, long state machines (`make test` has a tenth)
 	STRATA_FAULT_RUNS=200 STRATA_FAULT_CHANGES=500 $(PYTEST) tests/faults
 
 eval: $(VENV)/.local model ## Measure the quality of retrieval on our own files, against floors (ARGS="--json")

@@ -12,6 +12,7 @@ from typing import Any
 
 from strata.errors import StrataError
 from strata.ports import Embedder
+from strata_bench.cloud import run_cloud
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
 from strata_bench.given import commit_chunks, read_chunks
 from strata_bench.index import run_growth, run_index
@@ -32,16 +33,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         corpus = read_corpus(options.corpus) if options.corpus else own_corpus()
+        copies = [int(count) for count in options.copies.split(",") if count]
+        if options.what == "cloud":
+            return _print(options, run_cloud(corpus, copies or [1], _say))
         embedder = _embedder(options.embedder, threads=options.threads)
         with workbench(_indexing_embedder(embedder, options)) as bench:
-            found = _measured(bench, corpus, embedder, options)
+            found = _measured(bench, corpus, embedder, options, copies)
     except (StrataError, LocalCloudError) as error:
         _say(str(error))
         return 2
     if options.what == "scale" and options.plot:
         options.plot.write_text(growth_svg(found), encoding="utf-8")
-    found = {"embedder": embedder.model_id, "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), **found}
-    print(json.dumps(found, indent=None if options.json else 2))
+    return _print(options, {"embedder": embedder.model_id, **found})
+
+
+def _print(options: argparse.Namespace, found: dict[str, Any]) -> int:
+    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1)}
+    print(json.dumps({**machine, **found}, indent=None if options.json else 2))
     return 0
 
 
@@ -50,10 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=["all", "index", "query", "scale"],
+        choices=["all", "index", "query", "scale", "cloud"],
         default="all",
         help="index: files and chunks a second, embedding apart; query: against plain SQL on the same rows; "
-        "all: both, with the embedder's work; scale: growth with the number of chunks",
+        "all: both, with the embedder's work; scale: growth with the number of chunks; cloud: one changed file through "
+        "the whole local cloud",
     )
     parser.add_argument(
         "--data",
@@ -67,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--embed", action="store_true", help="index: with the embedder's work, not stored vectors")
     parser.add_argument("--chunks", type=Path, help="query: over these chunks (JSON Lines: path, text) as one layer")
     parser.add_argument("--cache", type=Path, default=PROJECT / ".strata" / "eval", help="where vectors are kept")
-    parser.add_argument("--copies", default="", help="index: growth with so many copies of the corpus, say 1,4,16")
+    parser.add_argument("--copies", default="", help="index, cloud: so many copies of the corpus, say 1,4,16")
     parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
     parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
     parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
@@ -86,7 +95,9 @@ def _indexing_embedder(embedder: Embedder, options: argparse.Namespace) -> Embed
     return embedder
 
 
-def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: argparse.Namespace) -> dict[str, Any]:
+def _measured(
+    bench: Workbench, corpus: Corpus, embedder: Embedder, options: argparse.Namespace, copies: Sequence[int]
+) -> dict[str, Any]:
     if options.what == "scale":
         sizes = [int(size) for size in options.sizes.split(",")]
         return run_scale(
@@ -117,7 +128,6 @@ def _measured(bench: Workbench, corpus: Corpus, embedder: Embedder, options: arg
         return _asked(bench, corpus, embedder)
     index = run_index(bench, corpus)
     if options.what == "index":
-        copies = [int(count) for count in options.copies.split(",") if count]
         return {**index, "growth": run_growth(bench, corpus, copies, _say)} if copies else index
     return {"index": index, "query": _asked(bench, corpus, embedder)}
 

@@ -35,7 +35,7 @@ _TABLES = {
 @dataclass(frozen=True, slots=True)
 class Base:
     """The chunks that are copied, as arrays. `terms`, `counts` and `chunk_of` are flat: one entry for each term of each
-    chunk, a chunk's terms side by side; `vectors` has the shape (chunks, dimension)."""
+    chunk, a chunk's terms side by side; `vectors` has the shape (chunks, dimension), with zeros for a chunk without."""
 
     chunks: tuple[EmbeddedChunk, ...]
     vectors: NDArray[np.float32]
@@ -57,12 +57,18 @@ class Base:
         )
         return cls(
             chunks=tuple(chunks),
-            vectors=np.stack([chunk.embedding for chunk in chunks]),
+            vectors=_stacked(chunks),
             terms=np.array([ids[term] for chunk in chunks for term in chunk.term_counts], dtype=np.int64),
             counts=np.array([count for chunk in chunks for count in chunk.term_counts.values()], dtype=np.float64),
             chunk_of=np.repeat(np.arange(len(chunks)), [len(chunk.term_counts) for chunk in chunks]),
             files=tuple(len(list(found)) for _, found in groupby(chunks, key=lambda chunk: chunk.chunk.path)),
         )
+
+
+def _stacked(chunks: Sequence[EmbeddedChunk]) -> NDArray[np.float32]:
+    dimension = max(len(chunk.embedding) for chunk in chunks if chunk.embedding is not None)
+    none = np.zeros(dimension, dtype=np.float32)
+    return np.stack([none if chunk.embedding is None else chunk.embedding for chunk in chunks])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,9 +147,10 @@ class BulkSession:
                     )
                 )
             )
-            rows["rag_chunk_vectors"].append(
-                copying.row((*name, layer, path, readers[number], copying.halfvec(vectors[number])))
-            )
+            if self.base.chunks[first + number].embedding is not None:
+                rows["rag_chunk_vectors"].append(
+                    copying.row((*name, layer, path, readers[number], copying.halfvec(vectors[number])))
+                )
             size = end - begin
             array = struct.pack(">iiiii", 1, 0, INT8_OID, size, 1) + keys[begin:end].tobytes()
             sparse = struct.pack(">iii", TERM_SPACE, size, 0) + (terms[begin:end] - 1).astype(">i4").tobytes()

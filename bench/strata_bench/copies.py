@@ -12,7 +12,7 @@ import numpy as np
 from strata.indexing import PIPELINE_VERSION
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import embed, parse_file
-from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, blob_sha_of
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, Vector, blob_sha_of
 from strata.ports import BlobCache, Embedder, SessionStore
 from strata_bench.corpus import Corpus
 from strata_bench.given import commit_blobs
@@ -98,7 +98,6 @@ def perturbed(
 ) -> EmbeddedChunk:
     """A copy under another folder."""
     chance = np.random.default_rng(seed)
-    vector = chunk.embedding + chance.normal(scale=NOISE / np.sqrt(len(chunk.embedding)), size=len(chunk.embedding))
     counts = dict(chunk.term_counts)
     foreign = list(others[int(chance.integers(len(others)))].term_counts)
     for term in list(counts):
@@ -106,9 +105,15 @@ def perturbed(
             counts[foreign[int(chance.integers(len(foreign)))]] = counts.pop(term)
     return EmbeddedChunk(
         chunk=replace(chunk.chunk, path=f"copy-{turn:05}/{chunk.chunk.path}"),
-        embedding=(vector / np.linalg.norm(vector)).astype(np.float32),
+        embedding=None if chunk.embedding is None else _noisy(chunk.embedding, chance),
         term_counts=counts,
     )
+
+
+def _noisy(vector: Vector, chance: np.random.Generator) -> Vector:
+    noisy = vector + chance.normal(scale=NOISE / np.sqrt(len(vector)), size=len(vector))
+    moved: Vector = (noisy / np.linalg.norm(noisy)).astype(np.float32)
+    return moved
 
 
 def embedded_chunks(corpus: Corpus, embedder: Embedder, *, at_most: int) -> list[EmbeddedChunk]:

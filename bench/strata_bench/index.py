@@ -23,9 +23,9 @@ from strata_bench.workbench import Workbench
 CHANGED_FILES = 3
 LAYERS = """
     SELECT c.layer, count(*), sum(octet_length(c.content)),
-           sum(pg_column_size(c.*) + pg_column_size(v.*) + pg_column_size(t.*))
+           sum(pg_column_size(c.*) + coalesce(pg_column_size(v.*), 0) + pg_column_size(t.*))
     FROM rag_sessions AS s JOIN rag_chunks AS c ON c.index_id = s.active_index_id
-    JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) JOIN rag_chunk_terms AS t USING (index_id, chunk_id)
+    JOIN rag_chunk_terms AS t USING (index_id, chunk_id) LEFT JOIN rag_chunk_vectors AS v USING (index_id, chunk_id)
     WHERE s.session_id = %s GROUP BY c.layer ORDER BY c.layer
 """
 

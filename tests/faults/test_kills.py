@@ -14,8 +14,9 @@ import pytest
 
 from strata import bootstrap
 from strata.model.jobs import Job
+from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Model, apply
 from tests.support.fault_worker import FILL_FILES
-from tests.support.fault_world import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Model, World, apply, killed
+from tests.support.fault_world import World, killed
 from tests.support.index_statistics import assert_rows_agree
 
 RUNS = int(os.environ.get("STRATA_FAULT_RUNS", "10"))

@@ -19,7 +19,8 @@ from strata import bootstrap
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient
 from tests.faults.test_kills import PATHS, changes_of, content
-from tests.support.fault_world import ANN, LEASE_S, POINTS, World, apply, killed, wait_until_stopped
+from tests.support.fault_model import POINTS, apply
+from tests.support.fault_world import ANN, LEASE_S, World, killed, wait_until_stopped
 from tests.support.index_statistics import assert_rows_agree
 from tests.support.lambda_events import s3_event
 
@@ -198,7 +199,15 @@ def left_behind(world: World, session: str) -> dict[str, int]:
         " (SELECT FROM rag_indexes AS i WHERE i.index_id = c.index_id)",
         "terms": "SELECT count(*) FROM rag_chunk_terms AS c WHERE NOT EXISTS"
         " (SELECT FROM rag_indexes AS i WHERE i.index_id = c.index_id)",
+        "links": "SELECT count(*) FROM rag_links AS l WHERE NOT EXISTS"
+        " (SELECT FROM rag_indexes AS i WHERE i.index_id = l.index_id)",
+        "statistics": "SELECT count(*) FROM rag_index_terms AS t WHERE NOT EXISTS"
+        " (SELECT FROM rag_indexes AS i WHERE i.index_id = t.index_id)",
         "cache": "SELECT count(*) FROM rag_blob_cache WHERE repo_id = %(name)s",
+        "cached chunks": "SELECT count(*) FROM rag_chunk_cache AS c WHERE NOT EXISTS"
+        " (SELECT FROM rag_blob_cache AS b WHERE b.blob_id = c.blob_id)",
+        "cached links": "SELECT count(*) FROM rag_link_cache AS l WHERE NOT EXISTS"
+        " (SELECT FROM rag_blob_cache AS b WHERE b.blob_id = l.blob_id)",
     }
     with psycopg.connect(world.database.owner_url) as connection:
         found = {

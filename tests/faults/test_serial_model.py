@@ -31,7 +31,8 @@ from strata.errors import JobNotChangeable
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient, stores
 from tests.faults.test_kills import MOST_KILLS, PATHS, changes_of, content
-from tests.support.fault_world import NEW_INDEX_POINTS, POINTS, Model, World, killed, world
+from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, Model
+from tests.support.fault_world import World, killed, world
 from tests.support.index_statistics import assert_rows_agree
 from tests.support.restartable_postgres import RestartablePostgres, restartable_postgres
 

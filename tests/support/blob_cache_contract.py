@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from strata.model.corpus import BlobKey, Note
+from strata.model.chat import ModelUsage
+from strata.model.corpus import BlobKey, Layer, Note
 from strata.ports import BlobCache
-from tests.support.factories import blob_key, prepared_blob
+from tests.support.factories import blob_key, embedded_chunk, prepared_blob
 
 
 class BlobCacheContract:
@@ -56,6 +58,12 @@ class BlobCacheContract:
             np.testing.assert_allclose(vectors[embedded.chunk.text_key], embedded.embedding, atol=1e-3)
             assert vectors[embedded.chunk.text_key].dtype == np.float32
 
+    def test_a_chunk_of_a_layer_that_is_not_embedded_is_kept_without_a_vector(self, cache: BlobCache) -> None:
+        chunks = [embedded_chunk("One.", layer=layer) for layer in (Layer.D2_FACT_INDEX, Layer.D3_SECTION_INDEX)]
+        cache.keep([prepared_blob(chunks=chunks)])
+        assert [chunk.embedding is None for chunk in chunks] == [True, False]
+        assert cache.earlier_vectors([blob_key()]).keys() == {chunks[1].chunk.text_key}
+
     @pytest.mark.parametrize("part", ["tenant", "repo_id", "path", "pipeline_version", "embedding_model"])
     def test_vectors_are_those_of_this_file_alone(self, cache: BlobCache, part: str) -> None:
         cache.keep([prepared_blob()])
@@ -93,3 +101,15 @@ class BlobCacheContract:
         rival = replace(kept.key, tenant="rival")
         assert cache.contents([unknown, asked, rival]) == {asked: b"# A"}
         assert cache.contents([]) == {}
+
+    def test_what_chat_models_used_is_added_up_for_what_was_kept_since(self, cache: BlobCache) -> None:
+        before = datetime.now(UTC) - timedelta(minutes=1)
+        usage = ModelUsage(calls=2, input_tokens=3_000_000_000, output_tokens=40)
+        blobs = [replace(prepared_blob(path, "# A"), usage=usage) for path in ("a.md", "b.md", "c.md")]
+        cache.keep(blobs)
+        cache.keep([replace(blobs[0], usage=replace(usage, calls=9))])  # it is there: nothing was paid again
+        keys = [blobs[0].key, blobs[1].key, blob_key("unknown.md")]
+        assert cache.usage(keys[:2], since=before) == usage + usage
+        assert cache.usage([keys[0], keys[2]], since=before) == usage
+        assert cache.usage(keys[:1], since=before + timedelta(minutes=2)) == ModelUsage()
+        assert cache.usage([], since=before) == ModelUsage()

@@ -12,6 +12,7 @@ import numpy as np
 
 from strata.model.access import Identity
 from strata.model.corpus import (
+    EMBEDDED_LAYERS,
     BlobKey,
     Chunk,
     EmbeddedChunk,
@@ -147,9 +148,11 @@ def embedded_chunk(
         span=span,
         metadata=metadata,
     )
+    if embedding is None and layer in EMBEDDED_LAYERS:
+        embedding = unit_vector(made.embedded_text, dimension)
     return EmbeddedChunk(
         chunk=made,
-        embedding=unit_vector(made.embedded_text, dimension) if embedding is None else embedding,
+        embedding=embedding,
         term_counts=words(made.embedded_text) if term_counts is None else term_counts,
     )
 

@@ -18,6 +18,7 @@ from strata.errors import (
     TemporaryError,
 )
 from strata.model.access import Identity, Principal, Session
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Note, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import (
@@ -51,6 +52,11 @@ class FakeBlobCache:
 
     def __init__(self) -> None:
         self.blobs: dict[BlobKey, PreparedBlob] = {}
+        self.kept_at: dict[BlobKey, datetime] = {}
+
+    def usage(self, keys: Collection[BlobKey], *, since: datetime) -> ModelUsage:
+        kept = [self.blobs[key].usage for key in set(keys) & self.blobs.keys() if self.kept_at[key] >= since]
+        return sum(kept, ModelUsage())
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         return set(keys) & self.blobs.keys()
@@ -70,12 +76,15 @@ class FakeBlobCache:
         for key in keys:
             versions = [blob for kept, blob in self.blobs.items() if replace(kept, blob_sha=key.blob_sha) == key]
             for embedded in versions[-1].chunks if versions else ():
+                if embedded.embedding is None:
+                    continue
                 vectors[embedded.chunk.text_key] = embedded.embedding.astype(np.float16).astype(np.float32)
         return vectors
 
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         for blob in blobs:
             self.blobs.setdefault(blob.key, blob)
+            self.kept_at.setdefault(blob.key, datetime.now(UTC))
 
 
 @dataclass
@@ -258,6 +267,9 @@ class FakeSessionStore:
             index.chunks |= {path: blob.chunks for path, blob in prepared.items()}
             return sum(len(blob.chunks) for blob in prepared.values())
 
+    def in_new_process(self) -> FakeSessionStore:
+        return self
+
     def flip(self, request: FlipRequest) -> CommitResult:
         with self._lock:
             session, replayed = self._turn(request)
@@ -370,7 +382,8 @@ class FakeSessionStore:
             blob = self.cache.blobs.get(key)
             if blob is None:
                 raise TemporaryError(f"{entry.path} is not prepared.")
-            if any(len(chunk.embedding) != session.dimension for chunk in blob.chunks):
+            vectors = [chunk.embedding for chunk in blob.chunks if chunk.embedding is not None]
+            if any(len(vector) != session.dimension for vector in vectors):
                 raise EmbeddingModelMismatch
             found[entry.path] = blob
         return found

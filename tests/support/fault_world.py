@@ -1,4 +1,4 @@
-"""Stores for fault tests, workers on them as processes that can be killed, and the serial model to hold against."""
+"""Stores for fault tests, and workers on them as processes that can be killed."""
 
 from __future__ import annotations
 
@@ -20,91 +20,16 @@ from strata import bootstrap
 from strata.jobs.fault_points import VARIABLE as FAULT_POINT
 from strata.jobs.sweeping import Sweep, Swept
 from strata.model.access import Identity
-from strata.model.corpus import blob_sha_of
 from strata.model.jobs import Job, JobKind, JobStatus
 from strata.ports import WorkOrder
 from strata.storage.dynamodb.order import Order, read_order
 from tests.support import fault_worker
+from tests.support.fault_model import Files, Model
 from tests.support.lambda_events import s3_event
 from tests.support.postgres import TestDatabase
 
 ANN = Identity(subject="ann", tenant="acme")
 LEASE_S = 1.0
-POINTS = (
-    "before_accept",
-    "after_accept",
-    "after_lock",
-    "after_claim",
-    "after_start",
-    "after_plan",
-    "before_cache_write",
-    "in_cache_write",
-    "after_cache_write",
-    "before_commit_mark",
-    "after_commit_mark",
-    "before_commit",
-    "in_commit_before_writes",
-    "in_commit_after_removes",
-    "in_commit_after_writes",
-    "in_commit_before_its_end",
-    "after_commit",
-    "before_finish",
-    "after_finish",
-    "before_release",
-    "after_release",
-)
-"""Every place in a worker's way where it is killed."""
-NEW_INDEX_POINTS = (
-    "before_begin",
-    "in_begin",
-    "after_begin",
-    "before_fill",
-    "in_fill_before_its_end",
-    "after_fill",
-    "before_commit_mark",
-    "after_commit_mark",
-    "before_flip",
-    "in_flip_before_its_end",
-    "after_flip",
-    "in_collect",
-    "before_finish",
-    "after_finish",
-)
-"""… on the way of a snapshot into a new index; those before and after it are the same."""
-ROLL_BACK_POINTS = (
-    "before_commit_mark",
-    "after_commit_mark",
-    "before_roll_back",
-    "in_roll_back_before_its_end",
-    "after_roll_back",
-    "before_finish",
-)
-
-Files = Mapping[str, str]
-
-
-@dataclass
-class Model:
-    """What a session holds after its jobs, one after the other: the live index's files, and those of the one before."""
-
-    files: dict[str, str] = field(default_factory=dict)
-    before: dict[str, str] | None = None
-
-    def snapshot(self, files: Files, *, reindex: bool = False) -> None:
-        if reindex:
-            self.before = dict(self.files)
-        self.files = dict(files)
-
-    def changes(self, changes: Sequence[Mapping[str, Any]]) -> None:
-        apply(self.files, changes)
-
-    def roll_back(self) -> None:
-        assert self.before is not None
-        self.files, self.before = self.before, self.files
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        return {path: blob_sha_of(content.encode()) for path, content in self.files.items()}
 
 
 @dataclass
@@ -216,7 +141,7 @@ class World:
         return self._rows(
             "SELECT c.path, c.layer, c.ordinal, c.title, c.content, c.span_start, c.span_end, c.blob_sha, c.acl,"
             " v.embedding::text FROM rag_sessions AS s JOIN rag_chunks AS c ON c.index_id = s.active_index_id"
-            " JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) WHERE s.session_id = %s ORDER BY 1, 2, 3",
+            " LEFT JOIN rag_chunk_vectors AS v USING (index_id, chunk_id) WHERE s.session_id = %s ORDER BY 1, 2, 3",
             session_id,
         )
 
@@ -298,15 +223,6 @@ def killed(process: Any, timeout_s: float = 900.0) -> bool:
     process.join(timeout_s)
     assert process.exitcode is not None, "the worker does not end"
     return bool(process.exitcode == -signal.SIGKILL)
-
-
-def apply(files: dict[str, str], changes: Sequence[Mapping[str, Any]]) -> None:
-    """The serial model of a changes job."""
-    for change in changes:
-        if change["op"] == "delete":
-            files.pop(change["path"], None)
-        else:
-            files[change["path"]] = change["content"]
 
 
 def wait_until_stopped(pid: int, timeout_s: float = 30.0) -> None:

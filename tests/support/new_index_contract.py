@@ -93,6 +93,16 @@ class NewIndexContract:
         assert after is not None
         assert (after.applied_seq, after.fence) == (2, 2)
 
+    def test_a_session_that_held_nothing_has_nothing_to_go_back_to(self, store: SessionStore, cache: BlobCache) -> None:
+        create_session(store)
+        rebuilt(store, prepare(cache, "docs/a.md"))
+        with pytest.raises(NoEarlierIndex):
+            roll_back(store, seq=3)
+        assert store.collect_indexes(SESSION_ID) == 1
+        rebuilt(store, prepare(cache, "docs/b.md"), seq=3, fence=3)
+        roll_back(store, seq=4)
+        assert set(store.indexed_files(SESSION_ID)) == {"docs/a.md"}
+
     def test_a_flip_that_is_repeated_is_a_replay(
         self, store: SessionStore, cache: BlobCache, old: PreparedBlob
     ) -> None:

@@ -87,7 +87,7 @@ def _touched(statement: bytes, explained: Any) -> Touched:
     return Touched(
         statement=" ".join(statement.decode().split()),
         rows=round(sum(_rows(node) for node in _nodes(plan))),
-        pages=plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
+        pages=sum(_own_pages(node) for node in _nodes(plan)),
         plan=plan,
     )
 
@@ -101,6 +101,15 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _rows(node: Mapping[str, Any]) -> float:
     given = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter", "Rows Removed by Index Recheck")
     return float(sum(node.get(name, 0) for name in given) * node.get("Actual Loops", 0))
+
+
+def _own_pages(node: Mapping[str, Any]) -> int:
+    """Without those of its children, which a node counts too, unless they change rows in a WITH: these run last."""
+    return max(0, _pages(node) - sum(_pages(child) for child in node.get("Plans", ())))
+
+
+def _pages(node: Mapping[str, Any]) -> int:
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
 
 
 def _lines(plan: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:

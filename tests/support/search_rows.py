@@ -10,7 +10,7 @@ import psycopg
 
 from strata.model.access import Identity
 from strata.model.asking import Filter, Question
-from strata.model.corpus import EmbeddedChunk, FileEntry, Layer, Link, PreparedBlob, Vector
+from strata.model.corpus import EMBEDDED_LAYERS, EmbeddedChunk, FileEntry, Layer, Link, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, SearchRequest
 from strata.retrieval.analyser import analyse, query_terms
@@ -53,7 +53,9 @@ class TextFile:
                     layer=layer,
                     ordinal=ordinals[layer],
                     title=self.path,
-                    embedding=self.embeddings[place] if place < len(self.embeddings) else None,
+                    embedding=(
+                        self.embeddings[place] if place < len(self.embeddings) and layer in EMBEDDED_LAYERS else None
+                    ),
                     dimension=dimension,
                     term_counts=Counter(analyse(text)),
                 )

@@ -102,6 +102,16 @@ def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFix
     assert set(large["recall@10"]) == {"100 %", "10 %", "1 %"}
 
 
+def test_one_changed_file_is_measured_through_the_cloud(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cloud", "--data", str(corpus), "--copies", "1,3", "--json"]) == 0
+    small, large = json.loads(capsys.readouterr().out)["sizes"]
+    assert (small["files"], large["files"]) == (12, 36)
+    for size in (small, large):
+        assert size["chunks"] > size["files"]
+        assert 0 < size["accepted_s"] < size["one_file_change_s"]
+        assert 0 < size["question_s"] < size["one_file_change_s"]
+
+
 def test_a_corpus_that_is_not_there_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--corpus", str(tmp_path / "nowhere"), "--embedder", "hashed"]) == 2
     assert "can't be read" in capsys.readouterr().err

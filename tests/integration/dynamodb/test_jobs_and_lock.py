@@ -6,14 +6,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
+from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, JobStatus, Lease
 from strata.ports import JobStore, SessionLock
-from strata.storage.dynamodb.client import Table
+from strata.storage.dynamodb.client import Item, Table
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
 from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeSessionLock, job, job_id
@@ -213,12 +215,14 @@ def test_finishing_keeps_the_report_and_ends_with_a_terminal_event(kit: Kit) -> 
             ReportedFile(path="c.md", reason="too large", acl=()),
         ),
         note_count=9,
+        usage=ModelUsage(calls=2, input_tokens=300, output_tokens=40, cost=0.5),
     )
     ended = kit.done(kit.jobs.start(kit.accepted(1).job_id, lease), lease, report=report)
     stored = kit.jobs.get(ended.job_id)
     assert stored is not None
     assert (stored.status, stored.report.counters, stored.report.chunks) == (JobStatus.DONE, report.counters, 17)
     assert (stored.report.generation, stored.report.skipped) == (4, report.skipped)
+    assert stored.report.usage == report.usage
     assert stored.report.failed[0].path == "страница.md"
     assert (stored.report.notes, stored.report.note_count) == (report.notes, 9)
     assert [event.name for event in kit.jobs.events_after(ended.job_id, 0)] == ["index_status", "terminal"]
@@ -269,6 +273,45 @@ def test_events_are_numbered_without_gaps_whoever_appends(kit: Kit) -> None:
     assert sorted(numbers) == list(range(2, 14))
     assert [event.seq for event in kit.jobs.events_after(found.job_id, 5)] == list(range(6, 14))
     assert kit.jobs.events_after(found.job_id, 13) == []
+
+
+def test_writers_in_several_processes_number_events_without_gaps(dynamodb: Any, jobs_table: str) -> None:
+    clock, queries = FakeClock(), []
+
+    class Watched(Table):
+        def query(self, *arguments: Any, **options: Any) -> list[Item]:
+            queries.append(arguments)
+            return super().query(*arguments, **options)
+
+    def process() -> Kit:
+        table = Watched(client=dynamodb, name=jobs_table)
+        return Kit(DynamoJobStore(table=table, clock=clock), DynamoSessionLock(table=table, clock=clock), clock)
+
+    one, other = process(), process()
+    accepted = one.accepted(1)
+    queries.clear()
+    for _ in range(5):
+        one.jobs.append_event(accepted.job_id, "index_status", {})
+    assert len(queries) == 1  # then it knows its own last number
+    for kit in (other, one, other, other, one):
+        kit.jobs.append_event(accepted.job_id, "index_status", {})
+    one.done(one.jobs.start(accepted.job_id, lease := one.held()), lease)
+    for kit in (one, other):
+        with pytest.raises(JobNotChangeable):
+            kit.jobs.append_event(accepted.job_id, "index_status", {})
+    seqs = [event.seq for event in one.jobs.events_after(accepted.job_id, 0)]
+    assert seqs == list(range(1, 13))
+
+
+def test_no_event_of_a_deleted_job_is_left(dynamodb: Any, jobs_table: str) -> None:
+    clock, table = FakeClock(), Table(client=dynamodb, name=jobs_table)
+    kit = Kit(DynamoJobStore(table=table, clock=clock), DynamoSessionLock(table=table, clock=clock), clock)
+    accepted = kit.accepted(1)
+    kit.jobs.append_event(accepted.job_id, "index_status", {})
+    kit.jobs.remove_session(SESSION, before=clock.now() + timedelta(days=1))
+    with pytest.raises(JobNotFound):
+        kit.jobs.append_event(accepted.job_id, "index_status", {})
+    assert table.query("pk = :pk", {":pk": f"job#{accepted.job_id}"}) == []
 
 
 def test_nothing_follows_a_terminal_event(kit: Kit) -> None:

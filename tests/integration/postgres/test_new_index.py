@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from strata.model.asking import Question
-from strata.model.corpus import Layer
+from strata.model.corpus import Layer, PreparedBlob
 from strata.ports import SearchRequest
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
@@ -92,9 +92,10 @@ def test_a_collected_index_leaves_no_row(
     assert assert_rows_agree(postgres.owner_url) == 2
     with psycopg.connect(postgres.owner_url) as connection:
         counts = connection.execute(
-            "SELECT (SELECT count(*) FROM rag_indexes), (SELECT count(*) FROM rag_session_chunk_map)"
+            "SELECT (SELECT count(*) FROM rag_indexes), (SELECT count(*) FROM rag_session_chunk_map),"
+            " (SELECT count(DISTINCT index_id) FROM rag_index_terms)"
         ).fetchone()
-    assert counts == (2, 2)
+    assert counts == (2, 2, 2)
 
 
 def test_a_filler_that_was_thought_dead_writes_nothing_into_a_collected_index(
@@ -106,6 +107,43 @@ def test_a_filler_that_was_thought_dead_writes_nothing_into_a_collected_index(
     with pytest.raises(Exception, match="newer holder"):
         fill(store, index_id, blob, fence=1, job_id="job-1")
     assert assert_rows_agree(postgres.owner_url) == 0
+
+
+def test_batches_written_at_the_same_time_count_every_chunk(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache
+) -> None:
+    """They share layers and words, and one brings a layer that nothing was pinned for."""
+    blobs = [
+        prepared_blob(
+            f"{n:02}.md",
+            f"{n}",
+            chunks=[
+                embedded_chunk(f"c{n}", layer=layer, term_counts={f"t{i}": 1 for i in range(60)})
+                for layer in (Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX)[: 1 + n % 2]
+            ],
+        )
+        for n in range(40)
+    ]
+    cache.keep(blobs)
+    index_id = store.begin_index(new_index(*blobs[::2], seq=1, fence=1))
+    faults: list[str] = []
+
+    def write(batches: list[PreparedBlob]) -> None:
+        own = store.in_new_process()
+        for start in range(0, len(batches), 4):
+            try:
+                fill(own, index_id, *batches[start : start + 4], fence=1, job_id="job-1")
+            except Exception as error:
+                faults.append(repr(error))
+
+    writers = [threading.Thread(target=write, args=(blobs[start::4],)) for start in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert faults == []
+    assert flip(store, index_id, files=40, seq=1, fence=1).chunks == 60
+    assert assert_rows_agree(postgres.owner_url) == 60
 
 
 def test_a_reader_sees_one_index_or_the_other(

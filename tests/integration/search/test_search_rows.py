@@ -14,7 +14,7 @@ from psycopg import sql
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.model.asking import Filter
-from strata.model.corpus import Layer
+from strata.model.corpus import EMBEDDED_LAYERS, Layer
 from strata.retrieval.filters import checked_filter
 from strata.retrieval.statements import Statement, index_statement, search_statement
 from strata.storage.postgres import search as adapter
@@ -146,6 +146,28 @@ def test_a_question_without_known_words_has_a_dense_list_alone(paths: SearchRows
     assert [row.dense_rank for row in candidates] == list(range(1, len(PATHS) + 1))
     assert {row.lexical_rank for row in candidates} == {None}
     assert paths.search.search(paths.request("one", "zzzz yyyy", dense=False)).candidates == ()
+
+
+@pytest.mark.parametrize("layer", sorted(set(Layer) - EMBEDDED_LAYERS))
+def test_a_layer_that_is_not_embedded_is_found_by_words_and_names(rows: SearchRows, layer: Layer) -> None:
+    """Alone and beside one that is; a file that few may read stays theirs, and they are told no statistics either."""
+    rows.session("one", readers=["group:all"])
+    more = [(layer, "zebra runs in BlobStore"), (Layer.D3_SECTION_INDEX, "zebra zebra BlobStore")]
+    rows.commit("one", [TextFile("a.md", [], more=more), TextFile("b.md", ["zebra"], layer=layer, acl=("user:eve",))])
+
+    def found(*layers: Layer) -> list[tuple[Layer, str, int | None, bool, int | None]]:
+        request = rows.request("one", "zebra `BlobStore`", filter=Filter(layers=layers))
+        request = replace(request, question=replace(request.question, explain=True))
+        candidates = rows.search.search(request).candidates
+        assert [row.explanation and row.explanation.terms for row in candidates] == [None] * len(candidates)
+        assert all(row.explanation for row in candidates)
+        return [(row.layer, row.path, row.dense_rank, row.distance is None, row.exact_rank) for row in candidates]
+
+    assert found(layer) == [(layer, "a.md", None, True, 1)]
+    assert {row[:2] for row in found(layer, Layer.D3_SECTION_INDEX)} == {
+        (layer, "a.md"),
+        (Layer.D3_SECTION_INDEX, "a.md"),
+    }
 
 
 def test_another_model_or_dimension_is_refused_with_what_to_do(paths: SearchRows) -> None:
@@ -302,3 +324,39 @@ def plan_nodes(plan: dict[str, Any]) -> Any:
     yield plan
     for child in plan.get("Plans", []):
         yield from plan_nodes(child)
+
+
+def pages(rows: SearchRows, **limits: int) -> list[list[str]]:
+    """The paths of every page, also by the fake, which must agree."""
+    found: list[list[str]] = []
+    after = ""
+    while True:
+        asked: dict[str, Any] = {"after": after, "limit": 100, "most_bytes": 1_000_000, **limits}
+        page = rows.search.file_page("one", identity(), **asked)
+        assert page == rows.twin.file_page("one", identity(), **asked)
+        if not page:
+            return found
+        found.append([file.path for file in page])
+        after = page[-1].path
+
+
+def test_files_come_whole_page_by_page_and_each_once(rows: SearchRows) -> None:
+    rows.session("one")
+    files = [TextFile(f"src/f{number}.py", [f"text {number}", "second chunk"]) for number in range(7)]
+    rows.commit("one", files)
+    every = [file.path for file in files]
+    assert pages(rows) == [every]
+    assert pages(rows, limit=3) == [every[:3], every[3:6], every[6:]]
+    size = len(files[0].content)  # a page ends with the file that reaches the limit
+    assert pages(rows, most_bytes=size + 1) == [every[:2], every[2:4], every[4:6], every[6:]]
+    assert pages(rows, most_bytes=1) == [[path] for path in every]
+    assert rows.search.file_page("one", identity(), after="", limit=1, most_bytes=1)[0].text == files[0].content
+    rows.commit("one", deletes=["src/f0.py"])
+    assert pages(rows) == [every[1:]]
+
+
+def test_an_empty_session_has_no_page_and_an_unknown_one_is_not_found(rows: SearchRows) -> None:
+    rows.session("one")
+    assert pages(rows) == []
+    with pytest.raises(SessionNotFound):
+        rows.search.file_page("other", identity(), after="", limit=1, most_bytes=1)

@@ -636,13 +636,27 @@ def test_a_new_index_is_built_when_it_is_asked_for(project: Project) -> None:
 @pytest.mark.parametrize(("new_index_files", "built"), [(3, True), (4, False)])
 def test_a_new_index_is_built_when_much_is_written(project: Project, new_index_files: int, built: bool) -> None:
     project.settings = replace(project.settings, new_index_files=new_index_files)
+    project.snapshot({"old.md": "# Old\n"})
     project.snapshot(FILES)
     assert ("filling" in {progress.phase for progress in project.told}) == built
     assert project.paths == sorted(FILES)
 
 
+@pytest.mark.parametrize(("first_files", "built"), [(3, True), (4, False)])
+def test_an_empty_session_gets_a_new_index_sooner(
+    project: Project, monkeypatch: pytest.MonkeyPatch, first_files: int, built: bool
+) -> None:
+    monkeypatch.setattr("strata.indexing.pipeline.FIRST_FILES", first_files)
+    project.snapshot(FILES)
+    assert ("filling" in {progress.phase for progress in project.told}) == built
+    project.told.clear()
+    project.snapshot(FILES | {"a.txt": "other\n", "b.txt": "other\n", "c.txt": "other\n"})
+    assert "filling" not in {progress.phase for progress in project.told}
+
+
 @pytest.mark.parametrize(("drift", "built"), [(0.11, True), (0.1, False)])
 def test_a_new_index_is_built_when_average_lengths_have_drifted(project: Project, drift: float, built: bool) -> None:
+    project.snapshot({"old.md": "# Old\n"})
     project.sessions.drift = drift
     project.snapshot(FILES)
     project.change({"op": "upsert", "path": "c.txt", "content": "changes stay in place"})
@@ -681,8 +695,11 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     (begun,) = [index for index in project.sessions.indexes.values() if index.job_id == made.job_id]
     assert len(begun.files) == 2
     later = replace(lease, fence=lease.fence + 1)
+    project.told.clear()
     report = project.indexer().index_snapshot(made, later, "tar.gz", project.told.append)
     assert (report.generation, project.paths) == (2, sorted(FILES))
+    filling = [progress for progress in project.told if progress.phase == "filling"]
+    assert [(progress.done_files, progress.written_files) for progress in filling] == [(0, 0), (1, 0), (2, 0), (3, 1)]
     again = project.indexer().index_snapshot(made, later, "tar.gz", project.told.append)
     assert (again.generation, again.chunks) == (report.generation, report.chunks)
     assert project.sessions.sessions["docs"].generation == 2

@@ -17,9 +17,10 @@ from strata.indexing.prepare import (
     embed,
     parse_file,
 )
-from strata.model.corpus import BlobKey, SourceFile, Vectors
+from strata.model.corpus import BlobKey, Layer, SourceFile, Vectors
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.retrieval.analyser import analyse
+from strata.retrieval.filters import DEFAULT_LAYERS
 from tests.support.factories import blob_key, chunk, source_file
 from tests.support.fakes import FakeBlobCache
 
@@ -76,9 +77,26 @@ def test_a_file_is_kept_with_bytes_chunks_vectors_and_terms() -> None:
     assert blob.source == content.encode()
     assert [embedded.chunk.layer[:2] for embedded in blob.chunks] == ["D1", "D3"]
     for embedded in blob.chunks:
+        assert embedded.embedding is not None
         assert np.linalg.norm(embedded.embedding) == pytest.approx(1.0, abs=1e-5)
         assert embedded.length == len(analyse(embedded.chunk.embedded_text))
         assert embedded.term_counts["blobstor"] == 1
+
+
+def test_only_layers_that_a_search_covers_by_itself_are_embedded() -> None:
+    """And each vector stays with its chunk."""
+    embedder = Embedder()
+    content = "import json\n\n\nclass ShopService:\n    def load(self, text):\n        return json.loads(text)\n"
+    _, cache = prepare({"a.py": content, "b.md": "# Rules\n\n- Passwords must have 12 characters.\n"}, embedder)
+    embedded = [chunk for blob in cache.blobs.values() for chunk in blob.chunks]
+    layers = {chunk.chunk.layer for chunk in embedded}
+    assert {Layer.C2_DEPENDENCY_GRAPH, Layer.C4_SEMANTIC_ROLES, Layer.D2_FACT_INDEX, Layer.D4_POLICY_INDEX} < layers
+    assert {chunk.chunk.layer for chunk in embedded if chunk.embedding is not None} == set(DEFAULT_LAYERS)
+    with_vectors = [chunk for chunk in embedded if chunk.embedding is not None]
+    assert sum(embedder.calls) == len(with_vectors)
+    for made in with_vectors:
+        assert np.allclose(made.embedding, Embedder().embed_documents([made.chunk.embedded_text])[0])
+    assert all(chunk.length for chunk in embedded)
 
 
 def test_twice_gives_the_same_and_writes_once() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from strata.errors import InvalidPath, InvalidRequest, UnknownLayer
 from strata.model.asking import Filter
-from strata.model.corpus import Layer
+from strata.model.corpus import EMBEDDED_LAYERS, Layer
 from strata.retrieval.filters import (
+    DEFAULT_LAYERS,
     LAYER_RANKS,
     MAX_FILTER_VALUES,
     checked_filter,
@@ -103,3 +104,7 @@ def test_every_layer_has_a_rank_and_only_wishes_are_preferences() -> None:
     assert not has_preferences(Filter(path_prefixes=("a",), exclude_like_patterns=("b",)))
     assert has_preferences(Filter(prefer_non_tests=True))
     assert has_preferences(Filter(prefer_like_patterns=("a%",)))
+
+
+def test_what_a_search_covers_by_itself_is_embedded() -> None:
+    assert set(DEFAULT_LAYERS) <= EMBEDDED_LAYERS

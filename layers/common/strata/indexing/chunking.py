@@ -18,6 +18,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate
 
@@ -38,15 +39,19 @@ _SENTENCE_END = re.compile(r"[.!?…。！？]['\"»”)\]]*\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunker:
-    """Cuts the passages of one file; `chunk_tokens` counts the context header too."""
+    """Cuts the passages of one file; `chunk_tokens` counts the context header too.
+
+    `reserved_tokens` of the limit are left for a preamble that is written later.
+    """
 
     counter: TokenCounter
     chunk_tokens: int = 500
     overlap_tokens: int = 50
+    reserved_tokens: int = 0
 
     @property
     def limit(self) -> int:
-        return min(self.chunk_tokens, self.counter.max_tokens)
+        return max(1, min(self.chunk_tokens, self.counter.max_tokens) - self.reserved_tokens)
 
     def cut(self, files: Sequence[tuple[str, Sequence[Passage]]]) -> list[tuple[Chunk, ...]]:
         """The chunks of each file (path, passages), by passage; ordinals count from 0 in each layer of a file.
@@ -142,6 +147,10 @@ class _Weigher:
             self.prepare([text])
         return self._weights[text]
 
+    def prepared(self, texts: Iterable[str]) -> list[int]:
+        """Those of texts that were prepared."""
+        return list(map(self._weights.__getitem__, texts))
+
 
 class _Headers:
     """Context headers: the path, then the section path or the qualified name."""
@@ -198,14 +207,12 @@ class _Cutter:
         self._symbol_tokens = limit // _SYMBOL_SHARE if passage.symbols else 0
         self._budget = max(1, limit - header_weight - self._symbol_tokens)
         self._overlap = overlap
-        self._weights = [weigher(line) for line in lines]
+        self._weights = weigher.prepared(lines)
         self._sums = [0, *accumulate(self._weights)]
         self._first = passage.document.span.start if passage.verbatim else 1
-        self._uncut = bytearray(len(lines))  # 1 where a line belongs to a fence or a table: nothing to begin with
-        self._prices = self._priced()
         self._symbol_starts = [symbol.span.start for symbol in passage.symbols]
         self._symbol_parents = _parents(passage.symbols)
-        self._tables = self._table_headers()
+        self._tables = self._table_headers() if passage.tables else {}
 
     def chunk(self, path: str, ordinal: int, piece: _Piece) -> Chunk:
         document = self._passage.document
@@ -287,11 +294,20 @@ class _Cutter:
                 resumed = line
         return resumed
 
-    def _priced(self) -> list[float]:
+    @cached_property
+    def _uncut(self) -> bytearray:
+        """1 where a line belongs to a fence or a table: nothing to begin with."""
+        uncut = bytearray(len(self._lines))
+        for whole in self._passage.wholes:
+            start, end = whole.span.start - self._first, whole.span.end - self._first + 1
+            uncut[start:end] = b"\1" * (end - start)
+        return uncut
+
+    @cached_property
+    def _prices(self) -> list[float]:
         prices = [self._passage.prices.get(self._first + index, DEFAULT_PRICE) for index in range(len(self._lines) + 1)]
         for whole in self._passage.wholes:
             start, end = whole.span.start - self._first, whole.span.end - self._first + 1
-            self._uncut[start:end] = b"\1" * (end - start)
             if self._sums[end] - self._sums[start] <= self._budget:
                 for index in range(start + 1, end):
                     prices[index] += whole.price

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from strata.indexing.commit import Outcome, report
+from strata.indexing.side_by_side import SideBySide
 from strata.model.corpus import FileEntry
 from strata.model.jobs import Job, JobReport, Lease
-from strata.ports import CommitResult, FlipRequest, NewIndex, SessionStore
+from strata.ports import CommitResult, FlipRequest, NewIndex, SessionStore, unwatched
 
 FILL_FILES = 200
 """Files of one transaction: a second or two, so that a worker that stops loses little and the lease is renewed."""
-Filled = Callable[[int], None]
-"""Told how many files are in the index; what it raises ends the filling, and the next call goes on from there."""
+LEAST_FILL_FILES = 50
+"""Where batches are written side by side, fewer files make one, so that each process has its share."""
+Filled = Callable[[int, int], None]
+"""Told how many files are in the index, and how many of them were not before; what it raises ends the filling, and the
+next call goes on from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,14 @@ class Built:
     embedding_model: str
     dimension: int
     pipeline_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A batch that is in the index; no chunks where it was there already."""
+
+    files: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +53,8 @@ class Build:
     built: Built
     filled: Filled
     committing: Callable[[], None]
+    workers: int = 1
+    """Processes that write batches side by side."""
 
     def run(self) -> JobReport:
         """Fill and flip."""
@@ -63,17 +77,44 @@ class Build:
                 keys=[keys[entry.path] for entry in entries],
             )
         )
-        for start in range(0, len(entries), FILL_FILES):
-            batch = entries[start : start + FILL_FILES]
-            self.sessions.fill(
-                index_id,
-                job_id=self.job.job_id,
-                fence=self.lease.fence,
-                entries=batch,
-                keys={entry.path: keys[entry.path] for entry in batch},
-            )
-            self.filled(start + len(batch))
+        self._fill(index_id, self._batches(entries))
         return index_id
+
+    def _fill(self, index_id: int, batches: Sequence[Sequence[FileEntry]]) -> None:
+        """`filled` is called between batches only: who has little time left still gets one of them done."""
+        if self.workers < 2 or len(batches) < 2:
+            self._tell(self._write(self.sessions, index_id, batch) for batch in batches)
+            return
+        with SideBySide(lambda: self._writer(index_id), workers=self.workers) as side_by_side:
+            self._tell(side_by_side.results(batches, unwatched))
+
+    def _tell(self, batches: Iterable[_Written]) -> None:
+        done, written = 0, 0
+        for batch in batches:
+            done += batch.files
+            written += batch.files if batch.chunks else 0
+            self.filled(done, written)
+
+    def _writer(self, index_id: int) -> Callable[[Sequence[FileEntry]], _Written]:
+        """In a process of its own: with a connection of its own."""
+        sessions = self.sessions.in_new_process()
+        return lambda batch: self._write(sessions, index_id, batch)
+
+    def _write(self, sessions: SessionStore, index_id: int, batch: Sequence[FileEntry]) -> _Written:
+        chunks = sessions.fill(
+            index_id,
+            job_id=self.job.job_id,
+            fence=self.lease.fence,
+            entries=batch,
+            keys={entry.path: self.outcome.keys[entry.path] for entry in batch},
+        )
+        return _Written(files=len(batch), chunks=chunks)
+
+    def _batches(self, entries: Sequence[FileEntry]) -> list[Sequence[FileEntry]]:
+        size = FILL_FILES
+        if self.workers > 1:
+            size = min(FILL_FILES, max(LEAST_FILL_FILES, -(-len(entries) // (2 * self.workers))))
+        return [entries[start : start + size] for start in range(0, len(entries), size)]
 
     def flip(self, index_id: int | None) -> JobReport:
         """Make the filled index the live one, and remove those that are neither live nor the one before."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Protocol
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound
-from strata.indexing import PIPELINE_VERSION
+from strata.indexing import pipeline_version
 from strata.indexing.chunking import Chunker
 from strata.indexing.commit import Outcome, commit
 from strata.indexing.new_index import Build, Built
@@ -19,14 +19,17 @@ from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
 from strata.jobs.fault_points import reach
 from strata.jobs.running import Progress, ReportProgress
 from strata.model.access import Session
+from strata.model.chat import ModelUsage, Prices
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
 from strata.model.jobs import Job, JobReport, Lease
-from strata.ports import BlobCache, Embedder, ObjectStore, RollBackRequest, SessionStore
+from strata.ports import BlobCache, Embedder, ObjectStore, Preambler, RollBackRequest, SessionStore
 
 _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on record: send it whole."
 _REPORTED_ENTRIES = 50
 _MOST_LENGTH_DRIFT = 0.1
 """From here on BM25's weights, made with the pinned average lengths, are made anew."""
+FIRST_FILES = 100
+"""From here on an empty session gets a new index too: its batches are written on all cores, a commit on one."""
 _RECORDED_FILES = 64
 
 
@@ -52,13 +55,18 @@ class Limits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
-    """Makes a session's index equal to a snapshot, or applies changes to it."""
+    """Makes a session's index equal to a snapshot, or applies changes to it.
+
+    With a `preambler` a chat model writes a preamble for chunks; `prices` are that model's.
+    """
 
     sessions: SessionStore
     cache: BlobCache
     objects: ObjectStore
     embedder: Embedder
     settings: Limits
+    preambler: Preambler | None = None
+    prices: Prices = field(default_factory=Prices)
 
     def index_snapshot(self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress) -> JobReport:
         """After it the index holds exactly the upload's files, but for those that are skipped or fail.
@@ -67,7 +75,8 @@ class Indexer:
         the stores raise, and what `progress` raises; readers then see what they saw before.
 
         It builds a new index beside the live one, instead of changing that, when the job asks for it, when the session
-        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written.
+        was built with another model or pipeline, when its average lengths have drifted, and when much is to be written
+        (sooner into an empty session).
         """
         return self._index(job, lease, upload_format, progress, is_snapshot=True)
 
@@ -101,24 +110,27 @@ class Indexer:
             if not upload.names_rights:
                 wanted.keep_rights(indexed)
             difference = plan(with_known_sizes(wanted, indexed), indexed)
-            anew = is_snapshot and self._is_built_anew(session, job, difference)
+            anew = is_snapshot and self._is_built_anew(session, job, difference, is_empty=not indexed)
             if anew:
                 difference = whole_plan(wanted, indexed)
             reach("after_plan")
             outcome = self._prepare(session, upload, wanted, difference)
+        if self.preambler is not None:
+            outcome = replace(outcome, usage=preamble_usage(self.cache, outcome, job, self.prices))
         total = len(difference.upserts)
         counters = outcome.counters(indexed_files=0)
         if not anew:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
             return commit(self.sessions, job, lease, outcome)
 
-        def filled(files: int) -> None:
-            progress(Progress(phase="filling", done_files=files, total_files=total, counters=counters))
+        def filled(files: int, written: int) -> None:
+            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
+            progress(replace(done, written_files=written))
 
         def committing() -> None:
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
 
-        filled(0)
+        filled(0, 0)
         build = Build(
             sessions=self.sessions,
             job=job,
@@ -127,6 +139,7 @@ class Indexer:
             built=self._built,
             filled=filled,
             committing=committing,
+            workers=workers_of(self.settings),
         )
         return build.run()
 
@@ -135,7 +148,7 @@ class Indexer:
         return Built(
             embedding_model=self.embedder.model_id,
             dimension=self.embedder.dimension,
-            pipeline_version=PIPELINE_VERSION,
+            pipeline_version=pipeline_version("" if self.preambler is None else self.preambler.version),
         )
 
     def _session(self, job: Job, *, is_snapshot: bool) -> Session:
@@ -149,11 +162,12 @@ class Indexer:
             )
         return session
 
-    def _is_built_anew(self, session: Session, job: Job, difference: Plan) -> bool:
+    def _is_built_anew(self, session: Session, job: Job, difference: Plan, *, is_empty: bool) -> bool:
+        limit = self.settings.new_index_files
         return (
             job.reindex
             or _built_of(session) != self._built
-            or len(difference.upserts) >= self.settings.new_index_files
+            or len(difference.upserts) >= (min(limit, FIRST_FILES) if is_empty else limit)
             or (bool(difference.upserts) and self.sessions.length_drift(session.session_id) > _MOST_LENGTH_DRIFT)
         )
 
@@ -174,7 +188,7 @@ class Indexer:
             done = len(cached) + prepared.files + len(prepared.failed)
             upload.progress(Progress(phase="preparing", done_files=done, total_files=len(keys), counters=so_far))
 
-        preparer = preparer_of(self.cache, self.embedder, self.settings)
+        preparer = preparer_of(self.cache, self.embedder, self.settings, self.preambler)
         advanced()
         preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
         preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
@@ -220,9 +234,31 @@ class Upload:
             yield entry
 
 
-def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
-    chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
-    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=settings.prepare_workers or usable_cores())
+def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits, preambler: Preambler | None = None) -> Preparer:
+    chunker = Chunker(
+        counter=embedder,
+        chunk_tokens=settings.chunk_tokens,
+        overlap_tokens=settings.overlap_tokens,
+        reserved_tokens=0 if preambler is None else preambler.reserved_tokens,
+    )
+    return Preparer(
+        cache=cache,
+        embedder=embedder,
+        chunker=chunker,
+        workers=workers_of(settings),
+        preambler=preambler,
+    )
+
+
+def preamble_usage(cache: BlobCache, outcome: Outcome, job: Job, prices: Prices) -> ModelUsage:
+    """What preambles took of the files that were prepared since the job began, by whichever of its workers."""
+    usage = cache.usage(list(outcome.keys.values()), since=job.created_at)
+    return replace(usage, cost=prices.cost(usage))
+
+
+def workers_of(settings: Limits) -> int:
+    """Processes that prepare files, and write them, side by side."""
+    return settings.prepare_workers or usable_cores()
 
 
 def recorded_sources(

@@ -202,7 +202,7 @@ class _Heartbeat:
     committing: bool = False
 
     def __call__(self, progress: Progress, /) -> None:
-        self.advanced = self.advanced or progress.counters.cache_miss_files > 0
+        self.advanced = self.advanced or progress.counters.cache_miss_files > 0 or progress.written_files > 0
         self.keep()
         now = self.mailbox.clock.now()
         if self.job is not None:
@@ -220,8 +220,9 @@ class _Heartbeat:
             self.committing = True
             reach("after_commit_mark")
         elif self.looked_at is None or now - self.looked_at >= self.mailbox.look_every:
+            # As it was read a moment ago when the work on it begins.
+            present = job if self.looked_at is None else self.mailbox.jobs.get(job.job_id)
             self.looked_at = now
-            present = self.mailbox.jobs.get(job.job_id)
             if present is None:
                 raise LockLost
             if present.cancel_requested and not present.committing:

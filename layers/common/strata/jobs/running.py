@@ -12,11 +12,15 @@ Phase = Literal["queued", "reading", "planning", "preparing", "filling", "commit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a job is; `total_files` is 0 as long as it is unknown."""
+    """How far a job is; `total_files` is 0 as long as it is unknown.
+
+    `written_files`: those of `done_files` that this worker has written into a new index; the next one finds them there.
+    """
 
     phase: Phase
     done_files: int = 0
     total_files: int = 0
+    written_files: int = 0
     counters: Counters = field(default_factory=Counters)
 
 

@@ -25,6 +25,22 @@ _BUILT_IN = frozenset(name for name in dir(builtins) if name.islower())
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+_LEAVES = frozenset({"arg", "attr", "conversion", "ctx", "id", "op", "ops", "type_comment"})
+"""Fields that hold no name which is used."""
+
+
+class _NodesIn(dict[type, tuple[str, ...]]):
+    """By a node's class, those of its fields that may hold nodes; a text or a number has none."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        fields = () if kind is ast.Constant else getattr(kind, "_fields", ())
+        self[kind] = tuple(name for name in fields if name not in _LEAVES)
+        return self[kind]
+
+
+_NODES_IN = _NodesIn()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """`name` as it stands in the source; `target` is the qualified name, None where the file does not say."""
@@ -219,7 +235,7 @@ class _Walk:
                 if in_function and node.ctx.__class__ is not ast.Load:  # type: ignore[attr-defined]
                     self._stored.add(node.id)  # type: ignore[attr-defined]
                 continue
-            if kind is ast.Constant or (not in_function and isinstance(node, Definition)):
+            if not in_function and isinstance(node, Definition):
                 continue
             if kind is ast.Call:
                 calls.append(node)  # type: ignore[arg-type]
@@ -227,10 +243,11 @@ class _Walk:
                 self._take_parameter(node)  # type: ignore[arg-type]
             elif in_function and isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports.extend(imported(node, self.names.package))
-            for value in node.__dict__.values():
+            for child in _NODES_IN[kind]:
+                value = getattr(node, child)
                 if value.__class__ is list:
-                    waiting.extend(item for item in value if isinstance(item, ast.AST))
-                elif isinstance(value, ast.AST):
+                    waiting += value
+                elif value is not None:
                     waiting.append(value)
         calls.sort(key=lambda call: (call.lineno, call.col_offset))
         self.imports.sort(key=lambda item: item.line)

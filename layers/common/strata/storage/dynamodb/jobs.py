@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
+from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock
@@ -28,6 +29,7 @@ NOTIFIED_WITHIN = timedelta(seconds=30)
 
 _STATUS = {"#status": "status"}
 _QUEUED = status_data(JobStatus.QUEUED, Progress(phase="queued"))
+_KNOWN_JOBS = 100
 _MAX_LIST_ENTRIES = 200
 _MAX_LIST_BYTES = 30_000  # three lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
 _MAX_TEXT_CHARACTERS = 1_000
@@ -46,6 +48,8 @@ class DynamoJobStore:
     table: Table
     clock: Clock
     keep: timedelta = timedelta(days=90)
+    _appended: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The last event that this process wrote for a job: as long as nobody else writes, the next number is known."""
 
     def create(self, job: Job) -> None:
         """Raises `Conflict` when there is a job of that id."""
@@ -324,16 +328,18 @@ class DynamoJobStore:
     def append_event(self, job_id: str, name: str, data: Mapping[str, object]) -> JobEvent:
         """Raises `JobNotChangeable` for a job that has ended: its terminal event is the last one."""
         for _ in contention_pauses():
-            last = self._last_event(job_id)
-            if last is None:
-                self._require(job_id)
-            elif last.name == TERMINAL:
-                raise JobNotChangeable
-            event = JobEvent(seq=1 if last is None else last.seq + 1, name=name, data=data)
+            event = JobEvent(seq=self._next_event(job_id), name=name, data=data)
             try:
-                self.table.write(self._event(job_id, event))
+                # With its job: nothing comes back of one that was deleted a moment ago.
+                self.table.write(
+                    self._event(job_id, event), Write(key=_job_key(job_id), condition="attribute_exists(pk)")
+                )
             except Refused:
+                self._appended.pop(job_id, None)
                 continue
+            if len(self._appended) >= _KNOWN_JOBS:
+                self._appended.clear()
+            self._appended[job_id] = event.seq
             return event
         raise AssertionError("unreachable: the pauses end with an error")
 
@@ -377,6 +383,18 @@ class DynamoJobStore:
         if job is None:
             raise JobNotFound
         return job
+
+    def _next_event(self, job_id: str) -> int:
+        """Raises `JobNotChangeable` for a job that has ended."""
+        if (known := self._appended.get(job_id)) is not None:
+            return known + 1
+        last = self._last_event(job_id)
+        if last is None:
+            self._require(job_id)
+            return 1
+        if last.name == TERMINAL:
+            raise JobNotChangeable
+        return last.seq + 1
 
     def _last_event(self, job_id: str) -> JobEvent | None:
         last = self.table.query(
@@ -527,6 +545,7 @@ def _job_of(item: Item) -> Job:
             failed=_reported(report["failed"]),
             notes=_reported(report.get("notes", ())),
             note_count=report.get("note_count", 0),
+            usage=None if report.get("usage") is None else ModelUsage(**report["usage"]),
         ),
         error_code=item["error_code"],
         error_message=item["error_message"],
@@ -554,6 +573,7 @@ def _report_text(report: JobReport) -> str:
             "failed": capped(report.failed),
             "notes": capped(report.notes),
             "note_count": report.note_count,
+            "usage": None if report.usage is None else asdict(report.usage),
         },
         ensure_ascii=False,
         separators=(",", ":"),

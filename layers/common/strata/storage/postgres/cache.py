@@ -5,25 +5,33 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from strata.errors import SessionNotFound
 from strata.jobs.fault_points import reach
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, EmbeddedChunk, Link, Note, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
-from strata.storage.postgres.storable import storable_json, storable_terms, storable_text
+from strata.storage.postgres.storable import are_storable_terms, storable_json, storable_terms, storable_text
+
+MOST_REMEMBERED_TERMS = 300_000
+"""About 30 MB."""
 
 
 class PostgresBlobCache:
     """Keeps the promise of `strata.ports.BlobCache`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, remembers_terms: bool = False) -> None:
+        """`remembers_terms`: for one job; a database that is restored may give other ids to new words."""
         self._database = database
         self._sql = queries("cache")
+        self._remembered: dict[str, int] | None = {} if remembers_terms else None
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         wanted = list(keys)
@@ -46,7 +54,7 @@ class PostgresBlobCache:
         return {path: tuple(map(_note, texts)) for path, texts in rows}
 
     def in_new_process(self) -> PostgresBlobCache:
-        return PostgresBlobCache(self._database.in_new_process())
+        return PostgresBlobCache(self._database.in_new_process(), remembers_terms=True)
 
     def earlier_vectors(self, keys: Collection[BlobKey]) -> dict[bytes, Vector]:
         wanted = list(keys)
@@ -55,6 +63,15 @@ class PostgresBlobCache:
         rows = self._database.transact(lambda c: c.execute(self._sql["earlier_vectors"], _columns(wanted)).fetchall())
         return {bytes(text_key): copying.vector(bytes(embedding)) for text_key, embedding in rows}
 
+    def usage(self, keys: Collection[BlobKey], *, since: datetime) -> ModelUsage:
+        if not keys:
+            return ModelUsage()
+        parameters = {**_columns(list(keys)), "since": since}
+        ((calls, input_tokens, output_tokens),) = self._database.transact(
+            lambda c: c.execute(self._sql["usage"], parameters).fetchall()
+        )
+        return ModelUsage(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens)
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
         rows are locked for as short as possible, and a word without a chunk does no harm.
@@ -62,15 +79,17 @@ class PostgresBlobCache:
         new = {blob.key: blob for blob in reversed(blobs)}
         if not new:
             return
-        term_ids = self._term_ids({term for blob in new.values() for chunk in blob.chunks for term in _terms(chunk)})
+        terms = {key: _terms(blob.chunks) for key, blob in new.items()}
+        term_ids = self._term_ids(set(chain.from_iterable(chain.from_iterable(terms.values()))))
         reach("before_cache_write")
-        self._database.transact(lambda connection: self._keep(connection, new, term_ids))
+        self._database.transact(lambda connection: self._keep(connection, new, terms, term_ids))
         reach("after_cache_write")
 
-    def _term_ids(self, terms: Collection[str]) -> dict[str, int]:
-        known: dict[str, int] = {}
-        missing = list(terms)
-        if missing:
+    def _term_ids(self, terms: Collection[str]) -> Mapping[str, int]:
+        known = {} if self._remembered is None else self._remembered
+        if len(known) > MOST_REMEMBERED_TERMS:
+            known.clear()
+        if missing := [term for term in terms if term not in known]:
             known.update(self._database.transact(lambda c: self._known(c, missing)))
         # A conflict would use up an id of the sequence, which ends at 1,000,000,000: only what is new is inserted.
         if missing := [term for term in terms if term not in known]:
@@ -81,12 +100,21 @@ class PostgresBlobCache:
     def _known(self, connection: Connection, terms: list[str]) -> list[tuple[str, int]]:
         return connection.execute(self._sql["known_terms"], {"terms": terms}).fetchall()
 
-    def _keep(self, connection: Connection, blobs: Mapping[BlobKey, PreparedBlob], term_ids: Mapping[str, int]) -> None:
+    def _keep(
+        self,
+        connection: Connection,
+        blobs: Mapping[BlobKey, PreparedBlob],
+        terms: Mapping[BlobKey, Sequence[Mapping[str, int]]],
+        term_ids: Mapping[str, int],
+    ) -> None:
         self._refuse_deleted_repositories(connection, blobs)
         parameters = {
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
             "notes": [json.dumps([storable_text(note.text) for note in blob.notes]) for blob in blobs.values()],
+            "calls": [blob.usage.calls for blob in blobs.values()],
+            "input_tokens": [blob.usage.input_tokens for blob in blobs.values()],
+            "output_tokens": [blob.usage.output_tokens for blob in blobs.values()],
         }
         added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
         reach("in_cache_write")
@@ -103,7 +131,7 @@ class PostgresBlobCache:
                     embedding_model=embedding_model,
                 )
                 added_blobs.append((blob_id, blobs[key]))
-                copy.write(b"".join(_rows(blob_id, blobs[key].chunks, term_ids)))
+                copy.write(b"".join(_rows(blob_id, blobs[key].chunks, terms[key], term_ids)))
             copy.write(copying.TRAILER)
         with connection.cursor().copy(self._sql["copy_links"]) as copy:
             copy.write(copying.HEADER)
@@ -142,8 +170,10 @@ def _note(text: str) -> Note:
     return Note(reason=text[found.end() :], line=int(found[1])) if found else Note(reason=text)
 
 
-def _terms(chunk: EmbeddedChunk) -> Mapping[str, int]:
-    return storable_terms(chunk.term_counts)
+def _terms(chunks: Sequence[EmbeddedChunk]) -> list[Mapping[str, int]]:
+    """The term counts of each chunk as the dictionary can hold them."""
+    counts = [chunk.term_counts for chunk in chunks]
+    return counts if are_storable_terms(chain.from_iterable(counts)) else [storable_terms(each) for each in counts]
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
@@ -161,15 +191,20 @@ def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
         )
 
 
-def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, int]) -> Iterator[bytes]:
-    for embedded in chunks:
-        chunk, counts = embedded.chunk, _terms(embedded)
-        ids = np.fromiter(map(term_ids.__getitem__, counts), dtype=np.int64, count=len(counts))
-        order = np.argsort(ids)
-        occurrences = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))
+def _rows(
+    blob_id: int, chunks: Sequence[EmbeddedChunk], terms: Sequence[Mapping[str, int]], term_ids: Mapping[str, int]
+) -> Iterator[bytes]:
+    lengths = [len(counts) for counts in terms]
+    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(terms)), dtype=np.int64, count=sum(lengths))
+    counts = np.fromiter(chain.from_iterable(each.values() for each in terms), dtype=np.int64, count=len(ids))
+    ascending = np.argsort(ids + (np.repeat(np.arange(len(terms)), lengths) << 32))
+    ids_of, counts_of = (copying.int4_arrays(values[ascending], lengths) for values in (ids, counts))
+    first = copying.int8(blob_id)
+    for embedded, chunk_ids, chunk_counts in zip(chunks, ids_of, counts_of, strict=True):
+        chunk = embedded.chunk
         yield copying.row(
             (
-                copying.int8(blob_id),
+                first,
                 copying.text(chunk.layer.value),
                 copying.int4(chunk.ordinal),
                 copying.text(storable_text(chunk.title)),
@@ -177,9 +212,9 @@ def _rows(blob_id: int, chunks: Sequence[EmbeddedChunk], term_ids: Mapping[str, 
                 copying.int4(chunk.span.start),
                 copying.int4(chunk.span.end),
                 copying.jsonb(storable_json(chunk.metadata)),
-                copying.halfvec(embedded.embedding),
-                copying.int4_array(ids[order]),
-                copying.int4_array(occurrences[order]),
+                None if embedded.embedding is None else copying.halfvec(embedded.embedding),
+                chunk_ids,
+                chunk_counts,
                 copying.int4(embedded.length),
                 chunk.text_key,
             )

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, TemporaryError
 from strata.jobs.fault_points import reach
-from strata.model.corpus import BlobKey, FileEntry
+from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import CommitRequest, CommitResult
 from strata.storage.postgres.connection import Connection
@@ -200,30 +200,42 @@ def _check_key(built: Any, entry: FileEntry, key: BlobKey) -> None:
         raise ValueError(f"the key of {entry.path} does not belong to this file of this session")
 
 
+class Counting(NamedTuple):
+    """The statements that count the chunks of each layer: one pins a layer's average length before any weight is made
+    with it. What comes `after` the rows is waited for by other writers of the same index as short as possible.
+    """
+
+    before: bytes
+    after: bytes | None = None
+
+
 def write(
     connection: Connection,
     parameters: Mapping[str, Any],
     entries: Sequence[FileEntry],
     blob_ids: Mapping[str, int],
-    *,
-    count_layers: bytes | None = None,
+    counting: Counting | None = None,
 ) -> int:
     """Copy prepared files that the index does not hold into it; the number of chunks written.
 
-    `count_layers` is the statement that counts them; by default the one that pins the average length of a layer
-    that was empty.
+    By default the average length of a layer that was empty is pinned to that of the new chunks.
     """
     sql = queries("commit")
+    counting = counting or Counting(before=sql["count_layers"])
     written = {
         **parameters,
         "files": _as_json(entries, blob_ids),
         "paths": list(blob_ids),
         "blob_ids": list(blob_ids.values()),
+        "embedded_layers": sorted(EMBEDDED_LAYERS),
     }
-    connection.execute(count_layers or sql["count_layers"], written)
+    connection.execute(counting.before, written)
     chunks = connection.execute(sql["write_chunks"], written).rowcount
-    for name in ("write_vectors", "write_terms", "count_terms", "write_links", "write_files"):
+    for name in ("write_vectors", "write_terms", "write_links", "write_files"):
         connection.execute(sql[name], written)
+    if counting.after is not None:
+        connection.execute(counting.after, written)
+    connection.execute(sql["count_terms"], written)
     return chunks
 
 

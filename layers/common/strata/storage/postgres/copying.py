@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +15,33 @@ TRAILER = struct.pack(">h", -1)
 INT4_OID = 23
 
 
-def row(fields: Sequence[bytes]) -> bytes:
-    """One row of fields in their types' binary form; none of them NULL."""
-    parts = [struct.pack(">h", len(fields))]
+_INT2 = struct.Struct(">h").pack
+_INT4 = struct.Struct(">i").pack
+_INT8 = struct.Struct(">q").pack
+_NULL = _INT4(-1)
+_ARRAY_HEAD = struct.Struct(">iiiii").pack
+_EMPTY_ARRAY = struct.pack(">iii", 0, 0, INT4_OID)
+_LENGTHS = tuple(map(_INT4, range(4_096)))
+
+
+def row(fields: Sequence[bytes | None]) -> bytes:
+    """One row of fields in their types' binary form; None is NULL."""
+    parts = [_INT2(len(fields))]
     for field in fields:
-        parts.append(struct.pack(">i", len(field)))
-        parts.append(field)
+        if field is None:
+            parts.append(_NULL)
+        else:
+            length = len(field)
+            parts += (_LENGTHS[length] if length < 4_096 else _INT4(length), field)
     return b"".join(parts)
 
 
 def int4(value: int) -> bytes:
-    return struct.pack(">i", value)
+    return _INT4(value)
 
 
 def int8(value: int) -> bytes:
-    return struct.pack(">q", value)
+    return _INT8(value)
 
 
 def boolean(value: bool) -> bytes:
@@ -53,10 +65,16 @@ def vector(halfvec: bytes) -> Vector:
     return np.frombuffer(halfvec, dtype=">f2", offset=4).astype(np.float32)
 
 
-def int4_array(values: NDArray[np.int64]) -> bytes:
-    if not len(values):
-        return struct.pack(">iii", 0, 0, INT4_OID)
+def int4_arrays(values: NDArray[np.int64], lengths: Sequence[int]) -> Iterator[bytes]:
+    """Arrays of these lengths, whose elements stand one after the other in `values`."""
     packed = np.empty((len(values), 2), dtype=">i4")
     packed[:, 0] = 4
     packed[:, 1] = values
-    return struct.pack(">iiiii", 1, 0, INT4_OID, len(values), 1) + packed.tobytes()
+    elements = packed.tobytes()
+    start = 0
+    for length in lengths:
+        if length:
+            yield _ARRAY_HEAD(1, 0, INT4_OID, length, 1) + elements[start : start + 8 * length]
+        else:
+            yield _EMPTY_ARRAY
+        start += 8 * length

@@ -12,7 +12,16 @@ from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports import Advanced, CommitResult, FlipRequest, NewIndex, RollBackRequest
-from strata.storage.postgres.chunks import count_chunks, find_blobs, finish, last_result, lock_session, replayed, write
+from strata.storage.postgres.chunks import (
+    Counting,
+    count_chunks,
+    find_blobs,
+    finish,
+    last_result,
+    lock_session,
+    replayed,
+    write,
+)
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 
@@ -63,8 +72,9 @@ def fill(
 ) -> int:
     sql = queries("new_index")
     holder = {"index_id": index_id, "job_id": job_id, "fence": fence}
+    connection.execute(sql["take_over_index"], holder)
     with connection.cursor(row_factory=namedtuple_row) as cursor:
-        built: Any = cursor.execute(sql["hold_index"], holder).fetchone()
+        built: Any = cursor.execute(sql["share_index"], holder).fetchone()
     if built is None:
         raise StaleFence
     paths = [entry.path for entry in entries]
@@ -81,7 +91,8 @@ def fill(
         "generation": built.generation + 1,
     }
     blob_ids = find_blobs(connection, built, new, keys)
-    written = write(connection, parameters, new, blob_ids, count_layers=sql["count_new_layers"])
+    counting = Counting(before=sql["pin_new_layers"], after=sql["count_new_layers"])
+    written = write(connection, parameters, new, blob_ids, counting)
     reach("in_fill_before_its_end")
     return written
 
@@ -136,7 +147,7 @@ def collect(database: Database, session_id: str, *, but_of_job: str | None, adva
     parameters = {"session_id": session_id, "job_id": but_of_job}
     useless = database.transact(lambda c: c.execute(sql["useless_indexes"], parameters).fetchall())
     for (index_id,) in useless:
-        for name in ("collect_terms", "collect_vectors", "collect_chunks", "collect_links"):
+        for name in ("collect_terms", "collect_vectors", "collect_chunks", "collect_links", "collect_statistics"):
             while _deleted(database, sql[name], index_id):
                 advanced()
         _deleted(database, sql["collect_files"], index_id)

@@ -138,7 +138,7 @@ class PostgresSessionStore:
             blobs = {"tenant": tenant, "repo_id": repo_id, "limit": PURGE_BLOBS}
             removed = [
                 connection.execute(self._sql[name], rows).rowcount
-                for name in ("purge_terms", "purge_vectors", "purge_chunks")
+                for name in ("purge_terms", "purge_vectors", "purge_chunks", "purge_links", "purge_statistics")
             ]
             return any((*removed, connection.execute(self._sql["purge_cache"], blobs).rowcount))
 
@@ -201,6 +201,9 @@ class PostgresSessionStore:
         )
         reach("after_fill")
         return written
+
+    def in_new_process(self) -> PostgresSessionStore:
+        return PostgresSessionStore(self._database.in_new_process(), nearest_from_rows=self._nearest_from_rows)
 
     def flip(self, request: FlipRequest) -> CommitResult:
         """Statistics are fresh, pending lists merged and cells built before the first reader comes."""

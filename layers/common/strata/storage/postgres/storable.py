@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MAX_TERM_BYTES = 512
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=str)
 
 
 def storable_text(text: str) -> str:
@@ -18,6 +19,8 @@ def storable_text(text: str) -> str:
     >>> storable_text("a\\x00b")
     'a\ufffdb'
     """
+    if text.isascii() and "\x00" not in text:
+        return text
     return UNSTORABLE.sub(REPLACEMENT, text)
 
 
@@ -26,15 +29,21 @@ def storable_json(value: Mapping[str, Any]) -> str:
 
     Raises `ValueError` for NaN and infinity.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    text = _JSON.encode(value)
     if "\\u0000" in text:
         text = json.dumps(_storable_value(json.loads(text)), ensure_ascii=False, allow_nan=False)
     return storable_text(text)
 
 
+def are_storable_terms(terms: Iterable[str]) -> bool:
+    """Whether the dictionary can hold all of them as they are; False may also mean that it takes a closer look."""
+    distinct = set(terms)
+    return max(map(len, distinct), default=0) * 4 <= MAX_TERM_BYTES and not UNSTORABLE.search("".join(distinct))
+
+
 def storable_terms(counts: Mapping[str, int]) -> Mapping[str, int]:
     """The terms as the dictionary can hold them: text made storable and cut at 512 bytes; counts of equals add up."""
-    if max(map(len, counts), default=0) * 4 <= MAX_TERM_BYTES and not UNSTORABLE.search("".join(counts)):
+    if are_storable_terms(counts):
         return counts
     stored: dict[str, int] = {}
     for term, count in counts.items():

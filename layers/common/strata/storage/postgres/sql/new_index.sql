@@ -23,24 +23,50 @@ JOIN rag_blob_cache AS b ON b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s AN
 JOIN rag_chunk_cache AS c USING (blob_id)
 GROUP BY c.layer;
 
+-- name: take_over_index
+-- The next holder of the lock goes on with the index of the one before.
+UPDATE rag_indexes SET fence = %(fence)s
+WHERE index_id = %(index_id)s AND filled_by = %(job_id)s AND fence < %(fence)s;
+
+-- name: share_index
+-- The index for one batch; other batches of this holder are written at the same time, but nobody takes it over or flips
+-- it before this transaction's end. No row: the job is over, or a newer holder of the lock fills it.
+SELECT i.session_id, s.tenant, s.repo_id, s.generation, i.embedding_model, i.dimension, i.pipeline_version
+FROM rag_indexes AS i JOIN rag_sessions AS s USING (session_id)
+WHERE i.index_id = %(index_id)s AND i.filled_by = %(job_id)s AND i.fence = %(fence)s AND s.fence <= %(fence)s
+FOR SHARE OF i;
+
 -- name: hold_index
--- The index for one batch. No row: the job is over, or a newer holder of the lock fills it.
+-- The index for its holder alone. No row: the job is over, or a newer holder of the lock fills it.
 UPDATE rag_indexes AS i SET fence = %(fence)s
 FROM rag_sessions AS s
 WHERE i.index_id = %(index_id)s AND i.filled_by = %(job_id)s AND i.fence <= %(fence)s
   AND s.session_id = i.session_id AND s.fence <= %(fence)s
-RETURNING i.session_id, s.tenant, s.repo_id, s.generation, i.embedding_model, i.dimension, i.pipeline_version;
+RETURNING i.session_id;
 
 -- name: filled_paths
 SELECT path FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
--- name: count_new_layers
--- Counts a batch; the average lengths stay as they were pinned.
-INSERT INTO rag_index_layers AS l (index_id, layer, chunk_count, pinned_average_length)
-SELECT %(index_id)s, c.layer, count(*), greatest(avg(c.length), 1)
+-- name: pin_new_layers
+-- For a layer that nothing had when the index was begun. Always in the same order, so that two batches wait for each
+-- other and never in a circle.
+INSERT INTO rag_index_layers (index_id, layer, chunk_count, pinned_average_length)
+SELECT %(index_id)s, c.layer, 0, greatest(avg(c.length), 1)
 FROM rag_chunk_cache AS c
 WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
 GROUP BY c.layer
+ORDER BY c.layer
+ON CONFLICT (index_id, layer) DO NOTHING;
+
+-- name: count_new_layers
+-- Counts a batch; the average lengths stay as they were pinned. Batches take turns from here on to their end, by the
+-- rows of the layers that they share.
+INSERT INTO rag_index_layers AS l (index_id, layer, chunk_count, pinned_average_length)
+SELECT %(index_id)s, c.layer, count(*), 1
+FROM rag_chunk_cache AS c
+WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
+GROUP BY c.layer
+ORDER BY c.layer
 ON CONFLICT (index_id, layer) DO UPDATE SET chunk_count = l.chunk_count + excluded.chunk_count;
 
 -- name: filled_files
@@ -90,13 +116,17 @@ DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND chunk_id IN (
 );
 
 -- name: collect_links
-DELETE FROM rag_links WHERE index_id = %(index_id)s AND ctid = ANY (
+DELETE FROM rag_links WHERE ctid = ANY (
     ARRAY(SELECT ctid FROM rag_links WHERE index_id = %(index_id)s LIMIT %(rows)s)
+);
+
+-- name: collect_statistics
+DELETE FROM rag_index_terms WHERE ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_index_terms WHERE index_id = %(index_id)s LIMIT %(rows)s)
 );
 
 -- name: collect_files
 DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
 
 -- name: collect_index
--- Its statistics go with it.
 DELETE FROM rag_indexes WHERE index_id = %(index_id)s;

@@ -68,7 +68,7 @@ RETURNING session_id;
 UPDATE rag_sessions SET readers = %(readers)s WHERE session_id = %(session_id)s;
 
 -- name: delete_session
--- Indexes, statistics and provenance go with the row; chunks have no foreign key and are purged later. A session with
+-- Indexes and provenance go with the row; what has no foreign key is purged later. A session with
 -- this fence or a newer one is a later session of the same name.
 WITH gone AS (
     DELETE FROM rag_sessions WHERE session_id = %(session_id)s AND fence < %(fence)s
@@ -109,14 +109,32 @@ DELETE FROM rag_chunks AS c USING (
 ) AS gone
 WHERE c.index_id = gone.index_id AND c.chunk_id = gone.chunk_id;
 
--- name: purge_cache
--- Prepared files of a repository that no session is left of.
-DELETE FROM rag_blob_cache WHERE blob_id IN (
-    SELECT b.blob_id FROM rag_blob_cache AS b
-    WHERE b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s
-      AND NOT EXISTS (SELECT FROM rag_sessions AS s WHERE s.tenant = b.tenant AND s.repo_id = b.repo_id)
-    LIMIT %(limit)s
+-- name: purge_links
+DELETE FROM rag_links WHERE ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_links WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s)
 );
+
+-- name: purge_statistics
+DELETE FROM rag_index_terms WHERE ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_index_terms WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s)
+);
+
+-- name: purge_cache
+-- Prepared files of a repository that no session is left of; a row for each.
+WITH gone AS (
+    DELETE FROM rag_blob_cache WHERE blob_id IN (
+        SELECT b.blob_id FROM rag_blob_cache AS b
+        WHERE b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s
+          AND NOT EXISTS (SELECT FROM rag_sessions AS s WHERE s.tenant = b.tenant AND s.repo_id = b.repo_id)
+        LIMIT %(limit)s
+    )
+    RETURNING blob_id
+), chunks AS (
+    DELETE FROM rag_chunk_cache AS c USING gone WHERE c.blob_id = gone.blob_id
+), links AS (
+    DELETE FROM rag_link_cache AS l USING gone WHERE l.blob_id = gone.blob_id
+)
+SELECT blob_id FROM gone;
 
 -- name: end_purge
 UPDATE rag_deleted_sessions SET purged = true, index_ids = '{}' WHERE session_id = %(session_id)s AND NOT purged;
