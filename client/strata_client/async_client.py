@@ -19,6 +19,7 @@ from strata_client.calls import (
     NO_MORE_EVENTS,
     STREAM_HEADERS,
     decoded,
+    files_path,
     job_path,
     next_poll_s,
     passing,
@@ -133,6 +134,17 @@ class AsyncStrataClient:
     async def delete_session(self, session_id: str) -> None:
         """Delete the session with everything that belongs to it. Readers find nothing when this returns."""
         await self._call("DELETE", session_path(session_id))
+
+    async def files(self, session_id: str) -> AsyncIterator[wire.IndexedFile]:
+        """Every file of the session that the caller may read, whole, in the order of the paths, page by page."""
+        after = ""
+        while True:
+            page = await self._call("GET", files_path(session_id, after))
+            for file in cast("list[wire.IndexedFile]", page["files"]):
+                yield file
+            if page["next"] is None:
+                return
+            after = page["next"]
 
     async def drift(self, session_id: str) -> wire.DriftView:
         """Files and symbols that the session's documents name and nothing in it defines."""

@@ -28,6 +28,11 @@ def session_path(session_id: str, rest: str = "") -> str:
     return f"/api/rag/sessions/{quote(session_id, safe='')}{rest}"
 
 
+def files_path(session_id: str, after: str) -> str:
+    """The page of files behind a path; the first one without."""
+    return session_path(session_id, f"/files?after={quote(after, safe='')}" if after else "/files")
+
+
 def job_path(job_id: str, rest: str = "") -> str:
     return f"/api/rag/jobs/{quote(job_id, safe='')}{rest}"
 

@@ -18,6 +18,7 @@ from strata_client.calls import (
     NO_MORE_EVENTS,
     STREAM_HEADERS,
     decoded,
+    files_path,
     job_path,
     next_poll_s,
     passing,
@@ -140,6 +141,16 @@ class StrataClient:
     def delete_session(self, session_id: str) -> None:
         """Delete the session with everything that belongs to it. Readers find nothing when this returns."""
         self._call("DELETE", session_path(session_id))
+
+    def files(self, session_id: str) -> Iterator[wire.IndexedFile]:
+        """Every file of the session that the caller may read, whole, in the order of the paths, page by page."""
+        after = ""
+        while True:
+            page = self._call("GET", files_path(session_id, after))
+            yield from cast("list[wire.IndexedFile]", page["files"])
+            if page["next"] is None:
+                return
+            after = page["next"]
 
     def drift(self, session_id: str) -> wire.DriftView:
         """Files and symbols that the session's documents name and nothing in it defines."""

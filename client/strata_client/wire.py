@@ -71,8 +71,19 @@ class DriftView(TypedDict):
     truncated: bool
 
 
+class ModelUsage(TypedDict):
+    """`cost` is null where the deployment knows no prices."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
 class JobView(TypedDict):
-    """`skipped`, `failed` and `notes` are capped lists; the counters and `note_count` are whole."""
+    """`skipped`, `failed` and `notes` are capped lists; the counters and `note_count` are whole. `preambles` is what a
+    chat model used to write them, null where it writes none.
+    """
 
     job_id: str
     session_id: str
@@ -88,6 +99,7 @@ class JobView(TypedDict):
     failed: list[PathReason]
     notes: list[ParserNote]
     note_count: int
+    preambles: ModelUsage | None
     error: ErrorView | None
     links: dict[str, str]
 
@@ -176,6 +188,7 @@ class AnswerView(TypedDict):
     generation: int
     model: str
     cache: str
+    notes: list[str]
     answer: AnswerText
     sources: list[SourceView]
     usage: dict[str, Any]
@@ -240,10 +253,21 @@ class Row(TypedDict):
 
 
 class RetrievedView(TypedDict):
+    """`notes` say what did not go as it should, as a reranker that failed."""
+
     session_id: str
     generation: int
     embedding_model: str
+    notes: list[str]
     rows: list[Row]
+
+
+class IndexedFile(TypedDict):
+    """A file as it was indexed, whole."""
+
+    path: str
+    blob_sha: str
+    text: str
 
 
 class SearchOptions(TypedDict, total=False):
@@ -395,6 +419,7 @@ class AnswerCollector:
             "generation": int(self._meta.get("generation", 0)),
             "model": str(self._meta.get("model", "")),
             "cache": str(self._meta.get("cache", "")),
+            "notes": [str(note) for note in self._meta.get("notes", [])],
             "answer": {
                 "text": self._done.text,
                 "citations": [] if self._done.abstained else self._citations,

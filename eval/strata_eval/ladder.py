@@ -7,103 +7,25 @@ product's search. A step is kept when it raises nDCG@10 over the best step befor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from strata.indexing import PIPELINE_VERSION
-from strata.indexing.chunking import Chunker
-from strata.indexing.prepare import Prepared, Preparer, embed
-from strata.model.access import Identity
-from strata.model.asking import Filter, Question
-from strata.model.corpus import BlobKey, FileEntry, Layer, PreparedBlob, SourceFile, blob_sha_of
-from strata.model.jobs import Counters
-from strata.ports import BlobCache, ChunkSearch, CommitRequest, SearchRequest, SessionStore
-from strata.retrieval.analyser import query_terms
-from strata.retrieval.features import FeatureReranker
-from strata.retrieval.filters import DEFAULT_LAYERS
-from strata.retrieval.retrieve import Retriever, checked_text
-from strata.retrieval.weighing import FusionWeights, fusion_weights, shape_of
-from strata.settings.model import AnsweringSettings, IndexingSettings
+from strata.model.corpus import Layer
+from strata.ports import BlobCache, ChunkSearch, SessionStore
+from strata.retrieval.retrieve import checked_text
 from strata_eval.bootstrap import paired_bootstrap
-from strata_eval.dataset import JudgedSet, read_set
-from strata_eval.judgements import read_given_chunks, read_golden
+from strata_eval.dataset import JudgedSet
+from strata_eval.indexed_sets import GIVEN, index_set, read_any_set
+from strata_eval.judgements import read_golden
+from strata_eval.optional_models import OptionalModels
 from strata_eval.scoring import Rows, Scored, score
+from strata_eval.steps import FINAL, OPTIONAL, STEPS, Ask, Bench, Options, with_step
 from strata_eval.vector_cache import CachedEmbedder
-
-GIVEN = "-given"
-"""After a set's name: the chunks that the set brings along, in place of our own."""
-IDENTITY = Identity(subject="eval", tenant="eval")
-ROWS = 50
-"""Rows that a step may return: enough for ten files."""
-DEPTH = AnsweringSettings().retrieval_depth
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """An indexed set, and how to ask it."""
-
-    search: ChunkSearch
-    embedder: CachedEmbedder
-    session_id: str
-    layers: tuple[Layer, ...] = ()
-
-    def question(self, text: str) -> Question:
-        return Question(
-            text=checked_text(text[:8_000]),
-            session_id=self.session_id,
-            identity=IDENTITY,
-            filter=Filter(layers=self.layers or DEFAULT_LAYERS),
-            limit=ROWS,
-        )
-
-    def rows(self, text: str, *, dense: bool, lexical: bool, weighed: bool = False) -> Rows:
-        """The plain search: two lists fused, with equal weights unless `weighed`."""
-        question = self.question(text)
-        weights = FusionWeights(dense=1.0, lexical=1.0)
-        if weighed:
-            weights = fusion_weights(shape_of(question.text, self.embedder.languages))
-        return self.search.search(
-            SearchRequest(
-                question=question,
-                embedding=self.embedder.embed_query(question.text) if dense else None,
-                embedding_model=self.embedder.model_id if dense else None,
-                terms=query_terms(question.text) if lexical else (),
-                depth=DEPTH,
-                dense_weight=weights.dense,
-                lexical_weight=weights.lexical,
-            )
-        ).candidates
-
-    def retrieved(self, text: str, *, features: bool) -> Rows:
-        """The product's retriever."""
-        reranker = FeatureReranker(languages=self.embedder.languages) if features else None
-        retriever = Retriever(search=self.search, embedder=self.embedder, depth=DEPTH, reranker=reranker)
-        return retriever.retrieve(self.question(text)).candidates
-
-
-Ask = Callable[[Bench, str], Rows]
-STEPS: Mapping[str, Ask] = {
-    "naive": lambda bench, text: bench.rows(text, dense=True, lexical=False),
-    "bm25+rrf": lambda bench, text: bench.rows(text, dense=True, lexical=True),
-    "weighing": lambda bench, text: bench.rows(text, dense=True, lexical=True, weighed=True),
-    "names": lambda bench, text: bench.retrieved(text, features=False),
-    "features": lambda bench, text: bench.retrieved(text, features=True),
-}
-"""What each step asks, in the order of the ladder; `names` is the list of what the question names letter for letter,
-and the rule that twins and one file's many rows don't fill the page."""
-FINAL = "features"
-"""The pipeline as it ships."""
-
-
-def read_any_set(data: Path, name: str) -> JudgedSet:
-    judged = read_set(data / name.removesuffix(GIVEN))
-    return JudgedSet(name=name, documents=judged.documents, queries=judged.queries, relevant=judged.relevant)
 
 
 def run_set(
@@ -116,49 +38,78 @@ def run_set(
     cache: BlobCache,
     search: ChunkSearch,
     layers: Sequence[Layer] = (),
+    models: OptionalModels | None = None,
 ) -> dict[str, Any]:
-    """Index a set and climb the ladder; the object that `--json` prints."""
+    """Index a set and climb the ladder; the object that `--json` prints.
+
+    A step without its model is under `skipped`, with the reason.
+    """
+    models = models or OptionalModels()
     judged = read_any_set(data, name)
-    given = name.endswith(GIVEN)
     golden = read_golden(data / name.removesuffix(GIVEN))
     chunks = index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache)
-    bench = Bench(search=search, embedder=embedder, session_id=name, layers=tuple(layers))
+    bench = Bench(search=search, embedder=embedder, session_id=name, layers=tuple(layers), models=models)
     for query in judged.queries:  # so that no step's time has the embedding in it
         embedder.embed_query(checked_text(query.text[:8_000]))
-    lexical, _ = _ask(lambda text: bench.rows(text, dense=False, lexical=True), judged)
-    arms = {"bm25": score(judged, lexical, golden, given=given)}
+
+    def scored(found: Sequence[Rows]) -> Scored:
+        return score(judged, found, golden, given=name.endswith(GIVEN), counter=embedder)
+
+    lexical, _ = _ask(lambda text: bench.rows(text, dense=False, lexical=True), judged, models)
+    arms = {"bm25": scored(lexical)}
     climbed: list[dict[str, Any]] = []
+    skipped: list[dict[str, str]] = []
     results: dict[str, Scored] = {}
     kept: Scored | None = None
-    for step in [step for step in STEPS if step in steps]:
-        found, seconds = _ask(lambda text, ask=STEPS[step]: ask(bench, text), judged)  # type: ignore[misc]
-        results[step] = scored = score(judged, found, golden, given=given)
-        change = paired_bootstrap(kept.ndcg, scored.ndcg) if kept else None
+    options = Options()
+    for step in [step for step in (*STEPS, *OPTIONAL) if step in steps]:
+        if step in OPTIONAL and (reason := models.missing(step)):
+            skipped.append({"name": step, "reason": reason})
+            continue
+        if step == "preamble":
+            preambler = models.preambler(embedder)
+            index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache, preambler=preambler)
+        bench.notes.clear()
+        found, seconds = _ask(partial(_asker(step, options), bench), judged, models)
+        results[step] = now = scored(found)
+        change = paired_bootstrap(kept.ndcg, now.ndcg) if kept else None
         verdict = "keep" if change is None or change.mean > 0 else "drop"
-        kept = scored if verdict == "keep" else kept
+        if verdict == "keep":
+            kept = now
+            options = with_step(options, step) if step in OPTIONAL else options
         climbed.append(
             {
                 "name": step,
                 "verdict": verdict,
-                "metrics": dict(scored.metrics),
+                "metrics": dict(now.metrics),
                 "difference": None if change is None else {key: round(x, 4) for key, x in asdict(change).items()},
                 "latency_ms": _percentiles(seconds),
+                "cost": {**asdict(models.used()), "failed_questions": len(bench.notes)},
             }
         )
     if "naive" in results:
         arms["dense"] = results["naive"]
-    final = results.get(FINAL) or results[climbed[-1]["name"]]
+    final = results.get(FINAL) or (results[climbed[-1]["name"]] if climbed else arms["bm25"])
     return {
         "set": name,
         "embedder": embedder.model_id,
         "queries": len(judged.queries),
         "files": len(judged.documents),
         "chunks": chunks,
-        "arms": {arm: dict(scored.metrics) for arm, scored in arms.items()},
+        "arms": {arm: dict(of.metrics) for arm, of in arms.items()},
         "envelope": envelope(arms, final),
         "steps": climbed,
+        "skipped": skipped,
         "final": dict(final.metrics),
     }
+
+
+def _asker(step: str, kept: Options) -> Ask:
+    """What the step asks; an optional one adds its part to those that were kept."""
+    if step in STEPS:
+        return STEPS[step]
+    options = with_step(kept, step)
+    return lambda bench, text: bench.retrieved(text, features=True, options=options)
 
 
 def envelope(arms: Mapping[str, Scored], final: Scored) -> dict[str, Any]:
@@ -172,108 +123,17 @@ def envelope(arms: Mapping[str, Scored], final: Scored) -> dict[str, Any]:
     }
 
 
-def index_set(
-    judged: JudgedSet, data: Path, *, embedder: CachedEmbedder, sessions: SessionStore, cache: BlobCache
-) -> int:
-    """Parse, cut, embed and commit every file of the set into a session of its name; returns its chunks."""
-    sessions.create(
-        session_id=judged.name,
-        identity=IDENTITY,
-        project_id=judged.name,
-        embedding_model=embedder.model_id,
-        dimension=embedder.dimension,
-        pipeline_version=PIPELINE_VERSION,
-    )
-    sources = [_source(document.path, document.text) for document in judged.documents]
-    keys = {source.path: _key(judged.name, source, embedder.model_id) for source in sources}
-    if judged.name.endswith(GIVEN):
-        given = read_given_chunks(data / judged.name.removesuffix(GIVEN))
-        cache.keep(
-            [
-                PreparedBlob(
-                    key=keys[source.path],
-                    source=source.content,
-                    chunks=tuple(embed(given.get(source.path, []), embedder)),
-                )
-                for source in sources
-            ]
-        )
-        failed: Mapping[str, str] = {}
-    else:
-        limits = IndexingSettings()
-        chunker = Chunker(counter=embedder, chunk_tokens=limits.chunk_tokens, overlap_tokens=limits.overlap_tokens)
-        done = Prepared()
-        preparer = Preparer(cache=cache, embedder=embedder, chunker=chunker)
-        preparer.prepare([(keys[source.path], source) for source in sources], done, lambda: None)
-        failed = done.failed
-    upserts = tuple(source.entry for source in sources if source.path not in failed)
-    committed = sessions.commit(
-        CommitRequest(
-            session_id=judged.name,
-            job_id=f"eval-{judged.name}",
-            seq=1,
-            fence=1,
-            upserts=upserts,
-            keys={entry.path: keys[entry.path] for entry in upserts},
-            rights=(),
-            deletes=(),
-            counters=Counters(indexed_files=len(upserts), failed_files=len(failed)),
-        )
-    )
-    return committed.chunks
-
-
-@contextmanager
-def postgres() -> Iterator[tuple[SessionStore, BlobCache, ChunkSearch]]:
-    """The stores on a Postgres of their own, which is gone afterwards."""
-    from strata.storage.postgres.cache import PostgresBlobCache
-    from strata.storage.postgres.connection import Database
-    from strata.storage.postgres.migrate import migrate
-    from strata.storage.postgres.search import PostgresSearch
-    from strata.storage.postgres.sessions import PostgresSessionStore
-    from strata_local.postgres import BundledPostgres
-
-    with TemporaryDirectory(prefix="strata-eval-") as name:
-        folder = Path(name)
-        server = BundledPostgres(
-            folder / "postgres", log_path=folder / "postgres.log", passwords_file=folder / "passwords.json"
-        )
-        urls = server.start()
-        try:
-            migrate(urls.owner, passwords=urls.passwords)
-            index, query = Database(urls.index), Database(urls.query)
-            yield PostgresSessionStore(index), PostgresBlobCache(index), PostgresSearch(query)
-            index.close()
-            query.close()
-        finally:
-            server.stop()
-
-
-def _ask(ask: Callable[[str], Rows], judged: JudgedSet) -> tuple[list[Rows], list[float]]:
+def _ask(ask: Callable[[str], Rows], judged: JudgedSet, models: OptionalModels) -> tuple[list[Rows], list[float]]:
+    """The rows for each query, and the seconds that they took; what a kept reply saved counts as if it had been asked
+    for.
+    """
     found, seconds = [], []
+    models.saved_s()  # of what was done before, say writing preambles
     for query in judged.queries:
         started = time.perf_counter()
         found.append(ask(query.text))
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - started + models.saved_s())
     return found, seconds
-
-
-def _source(path: str, text: str) -> SourceFile:
-    content = text.encode("utf-8", "surrogatepass")
-    return SourceFile(
-        entry=FileEntry(path=path, blob_sha=blob_sha_of(content), size_bytes=len(content)), content=content
-    )
-
-
-def _key(name: str, source: SourceFile, model_id: str) -> BlobKey:
-    return BlobKey(
-        tenant=IDENTITY.tenant,
-        repo_id=name,
-        path=source.path,
-        blob_sha=source.entry.blob_sha,
-        pipeline_version=PIPELINE_VERSION,
-        embedding_model=model_id,
-    )
 
 
 def _percentiles(seconds: Sequence[float]) -> dict[str, float]:

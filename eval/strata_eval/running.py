@@ -11,8 +11,11 @@ from typing import Any
 from strata.errors import ConfigurationError
 from strata.model.corpus import Layer
 from strata.retrieval.features import WEIGHTS_FILE
-from strata_eval.ladder import GIVEN, STEPS, postgres, run_set
+from strata_eval.indexed_sets import GIVEN, postgres
+from strata_eval.ladder import run_set
 from strata_eval.models import cached_embedder
+from strata_eval.optional_models import optional_models
+from strata_eval.steps import OPTIONAL, STEPS
 from strata_eval.training import read_course, train
 
 Say = Callable[[str], None]
@@ -49,11 +52,16 @@ def run(
     cache: Path,
     say: Say,
 ) -> list[dict[str, Any]]:
-    """One object a set. Raises `ConfigurationError` for an unknown set or step."""
-    if unknown := sorted(set(steps) - STEPS.keys()):
-        raise ConfigurationError(f"There is no step {', '.join(unknown)}; the steps are {', '.join(STEPS)}.")
+    """One object a set. Raises `ConfigurationError` for an unknown set or step, and for a model that is named wrongly.
+
+    Optional steps use the models that the environment configures.
+    """
+    known = (*STEPS, *OPTIONAL)
+    if unknown := sorted(set(steps) - set(known)):
+        raise ConfigurationError(f"There is no step {', '.join(unknown)}; the steps are {', '.join(known)}.")
     folder, names = set_names(data, sets)
     with_cache = cached_embedder(embedder, models=models, cache=cache, say=say)
+    optional = optional_models(with_cache, cache)
     reports = []
     with postgres() as (sessions, blobs, search):
         for name in names:
@@ -63,11 +71,12 @@ def run(
                     folder,
                     name,
                     embedder=with_cache,
-                    steps=list(steps) or list(STEPS),
+                    steps=list(steps) or known,
                     sessions=sessions,
                     cache=blobs,
                     search=search,
                     layers=[Layer.named(layer) for layer in layers],
+                    models=optional,
                 )
             )
     return reports
@@ -99,18 +108,34 @@ def run_training(
     return report
 
 
-SHOWN = ("hit@1", "hit@10", "mrr@10", "ndcg@10", "precision@5", "pass@5", "pass@10", "pass@20", "symbol_hit@10",
-         "symbol_ndcg@10")  # fmt: skip
+SHOWN = {
+    "hit@1": "hit@1", "hit@10": "hit@10", "mrr@10": "mrr@10", "ndcg@10": "ndcg@10",
+    "precision@5": "precision@5 (chunks of a relevant file)", "precision@5_by_chunk": "precision@5 (golden chunks)",
+    "precision@5_by_document": "precision@5 (documents)",
+    "pass@5": "pass@5", "pass@10": "pass@10", "pass@20": "pass@20",
+    "symbol_hit@10": "symbol_hit@10", "symbol_ndcg@10": "symbol_ndcg@10", "tokens@10": "tokens@10",
+}  # fmt: skip
+"""Metrics, and what stands over their columns."""
 
 
 def table_rows(reports: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """The ladder as a table: columns and rows."""
-    columns = ["set", "step", *SHOWN, "p50 ms", "p95 ms", "change of nDCG@10 (95 %)", "verdict"]
+    columns = [
+        "set",
+        "step",
+        *SHOWN.values(),
+        "p50 ms",
+        "p95 ms",
+        "tokens",
+        "cost",
+        "change of nDCG@10 (95 %)",
+        "verdict",
+    ]
     rows = []
     for report in reports:
-        rows.append([report["set"], "(bm25 alone)", *_figures(report["arms"]["bm25"]), "", "", "", ""])
+        rows.append([report["set"], "(bm25 alone)", *_figures(report["arms"]["bm25"]), *[""] * 6])
         for step in report["steps"]:
-            change = step["difference"]
+            change, cost = step["difference"], step["cost"]
             rows.append(
                 [
                     report["set"],
@@ -118,15 +143,23 @@ def table_rows(reports: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[li
                     *_figures(step["metrics"]),
                     f"{step['latency_ms']['p50']:.1f}",
                     f"{step['latency_ms']['p95']:.1f}",
+                    f"{cost['input_tokens'] + cost['output_tokens']:,}" if cost["calls"] else "",
+                    "" if cost["cost"] is None else f"{cost['cost']:g}",
                     f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else "",
                     step["verdict"],
                 ]
             )
+        for skipped in report["skipped"]:
+            blank = [""] * (len(columns) - 3)
+            rows.append([report["set"], skipped["name"], *blank, f"skipped: {skipped['reason']}"])
     return columns, rows
 
 
 def _figures(metrics: Mapping[str, float]) -> list[str]:
-    return [f"{metrics[name]:.3f}" if name in metrics else "" for name in SHOWN]
+    return [
+        "" if name not in metrics else f"{metrics[name]:,.0f}" if name == "tokens@10" else f"{metrics[name]:.3f}"
+        for name in SHOWN
+    ]
 
 
 def _has_chunks(folder: Path) -> bool:

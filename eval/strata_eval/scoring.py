@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from strata.model.asking import Candidate
+from strata.ports import TokenCounter
 from strata_eval.dataset import JudgedSet
 from strata_eval.judgements import Golden, pass_at
 from strata_eval.metrics import hit, ndcg, precision, reciprocal_rank
 
 Rows = Sequence[Candidate]
+SHOWN_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +26,22 @@ class Scored:
 
 
 def score(
-    judged: JudgedSet, found: Sequence[Rows], golden: Mapping[str, Sequence[Golden]], *, given: bool = False
+    judged: JudgedSet,
+    found: Sequence[Rows],
+    golden: Mapping[str, Sequence[Golden]],
+    *,
+    given: bool = False,
+    counter: TokenCounter | None = None,
 ) -> Scored:
     """`found` holds each query's rows, best first.
 
-    By file: the first row of a file gives it its rank. `precision@5` counts rows that are of a relevant file,
-    `precision@5_by_document` files; its ceiling is 0.2 with one relevant file.
+    By file: the first row of a file gives it its rank. Precision comes in three kinds: `precision@5` counts chunks
+    that are of a relevant file, `precision@5_by_chunk` chunks that hold a golden piece (where the set names pieces),
+    `precision@5_by_document` files; the last one's ceiling is 0.2 with one relevant file. With a counter `tokens@10`
+    are the tokens that a reader of the first ten rows has before him.
     """
     values: dict[str, list[float]] = {}
+    tokens = _token_counts(found, counter) if counter is not None else None
 
     def add(name: str, value: float) -> None:
         values.setdefault(name, []).append(value)
@@ -45,7 +55,12 @@ def score(
         add("ndcg@10", ndcg(files, relevant))
         add("precision@5", sum(row.path in relevant for row in rows[:5]) / 5)
         add("precision@5_by_document", precision(files, relevant))
+        if tokens is not None:
+            add("tokens@10", sum(tokens[row.content] for row in rows[:SHOWN_ROWS]))
         pieces = golden.get(query.query_id, ())
+        if pieces:
+            right = [any(piece.found_by(row, given=given) for piece in pieces) for row in rows[:5]]
+            add("precision@5_by_chunk", sum(right) / 5)
         if pieces and pieces[0].chunk is not None:
             for k in (5, 10, 20):
                 add(f"pass@{k}", pass_at(pieces, rows, k, given=given))
@@ -61,3 +76,8 @@ def score(
         metrics={name: round(float(np.mean(numbers)), 4) for name, numbers in values.items()},
         ndcg=tuple(values["ndcg@10"]),
     )
+
+
+def _token_counts(found: Sequence[Rows], counter: TokenCounter) -> dict[str, int]:
+    texts = list({row.content: None for rows in found for row in rows[:SHOWN_ROWS]})
+    return dict(zip(texts, counter.count(texts), strict=True))

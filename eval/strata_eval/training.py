@@ -27,8 +27,8 @@ from strata.retrieval.retrieve import checked_text
 from strata.retrieval.weighing import fusion_weights, shape_of
 from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet
+from strata_eval.indexed_sets import GIVEN, IDENTITY, read_any_set
 from strata_eval.judgements import Golden, read_given_chunks, read_golden
-from strata_eval.ladder import GIVEN, IDENTITY, read_any_set
 from strata_eval.memory import MemorySearch
 from strata_eval.scoring import score
 from strata_eval.vector_cache import CachedEmbedder

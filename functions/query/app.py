@@ -6,16 +6,19 @@ import time
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from strata import __version__, bootstrap
-from strata.contracts.asking import AnswerView, Ask, HealthView, RetrievedView, Search, sse_frame
+from strata.contracts.asking import AnswerView, Ask, FilePageView, HealthView, RetrievedView, Search, sse_frame
 from strata.edge.http import api, error_responses
 from strata.edge.identity import caller
 from strata.edge.negotiating import wants_json
 from strata.edge.sse import event_stream, within_deadline
+from strata.errors import SessionNotFound
+from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
+from strata.model.corpus import MAX_PATH_CHARACTERS
 
 app = api("Strata: questions", warm=bootstrap.warm_answering)
 
@@ -55,6 +58,28 @@ async def retrieve(session_id: str, body: Search, request: Request, identity: Ca
     question = body.to_question(session_id, identity)
     found = await within_deadline(lambda: bootstrap.retriever().retrieve(question), request.scope)
     return RetrievedView.of(session_id, found)
+
+
+@app.get("/api/rag/sessions/{session_id}/files", responses=error_responses(404))
+async def files(
+    session_id: str,
+    request: Request,
+    identity: Caller,
+    after: Annotated[str, Query(max_length=MAX_PATH_CHARACTERS)] = "",
+    limit: Annotated[int, Query(ge=1, le=100)] = 100,
+) -> FilePageView:
+    """The files that the caller may read, whole, a page at a time in the order of their paths."""
+    if not is_session_id(session_id):
+        raise SessionNotFound
+    page = await within_deadline(
+        lambda: bootstrap.retriever().file_page(session_id, identity, after=after, limit=limit), request.scope
+    )
+    return FilePageView.of(session_id, page)
+
+
+@app.options("/api/rag/sessions/{session_id}/files", status_code=204)
+async def files_allowed() -> Response:
+    return Response(status_code=204, headers={"Allow": "GET, OPTIONS"})
 
 
 @app.options("/api/rag/sessions/{session_id}/query", status_code=204)

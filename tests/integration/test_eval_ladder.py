@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +15,16 @@ from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
-from strata_eval.ladder import STEPS, Bench, index_set, read_any_set, run_set
+from strata_eval.indexed_sets import index_set, read_any_set
+from strata_eval.ladder import run_set
 from strata_eval.memory import MemorySearch
-from strata_eval.plotting import ladder_svg
-from strata_eval.running import set_names, table_rows
+from strata_eval.optional_models import OptionalModels, optional_models
+from strata_eval.plotting import checked_plot, save_plot
+from strata_eval.running import run, set_names, table_rows
+from strata_eval.steps import OPTIONAL, STEPS, Bench
 from strata_eval.training import SIGNED, learn, own_chunks, read_course, train
 from strata_eval.vector_cache import CachedEmbedder, VectorCache
+from tests.support.model_server import completion, model_server, word_overlap
 from tests.support.postgres import TestDatabase
 
 FILES = {
@@ -53,21 +59,32 @@ def embedder(tmp_path: Path) -> CachedEmbedder:
     return CachedEmbedder(embedder=HashedEmbedder(), cache=VectorCache(tmp_path / "vectors.sqlite"), fingerprint="f")
 
 
-def test_a_run_reports_every_step_with_its_verdict(
-    postgres: TestDatabase, data: Path, embedder: CachedEmbedder
-) -> None:
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def climb(postgres: TestDatabase, data: Path, embedder: CachedEmbedder) -> Iterator[Run]:
     index, query = Database(postgres.index_url), Database(postgres.query_url)
-    report = run_set(
-        data,
-        "small",
-        embedder=embedder,
-        steps=list(STEPS),
-        sessions=PostgresSessionStore(index),
-        cache=PostgresBlobCache(index),
-        search=PostgresSearch(query),
-    )
+
+    def climbed(steps: Sequence[str], models: OptionalModels | None = None, name: str = "small") -> dict[str, Any]:
+        return run_set(
+            data,
+            name,
+            embedder=embedder,
+            steps=steps,
+            sessions=PostgresSessionStore(index),
+            cache=PostgresBlobCache(index),
+            search=PostgresSearch(query),
+            models=models,
+        )
+
+    yield climbed
     index.close()
     query.close()
+
+
+def test_a_run_reports_every_step_with_its_verdict(climb: Run, tmp_path: Path) -> None:
+    report = climb(list(STEPS))
     assert (report["set"], report["embedder"], report["queries"]) == ("small", "hashed-256", 2)
     assert [step["name"] for step in report["steps"]] == list(STEPS)
     assert {step["verdict"] for step in report["steps"]} <= {"keep", "drop"}
@@ -75,12 +92,149 @@ def test_a_run_reports_every_step_with_its_verdict(
     for step in report["steps"]:
         assert set(step["latency_ms"]) == {"p50", "p95"}
         assert {"hit@1", "hit@5", "hit@10", "mrr@10", "ndcg@10", "precision@5", "symbol_hit@10"} <= set(step["metrics"])
+        assert {"precision@5_by_document", "precision@5_by_chunk"} <= set(step["metrics"])
         assert step["metrics"]["hit@10"] == 1.0  # three files
+        assert 0 < step["metrics"]["tokens@10"] < 1_000
+        assert step["cost"] == {
+            "calls": 0, "input_tokens": 0, "output_tokens": 0, "cost": 0, "failed_questions": 0
+        }  # fmt: skip
     assert report["final"] == report["steps"][-1]["metrics"]
     assert set(report["arms"]) == {"dense", "bm25"}
+    assert report["skipped"] == []
     columns, rows = table_rows([report])
     assert all(len(row) == len(columns) for row in rows)
-    assert ladder_svg([report]).count("<title>small") == len(STEPS)
+
+
+def test_steps_without_a_model_are_skipped_with_the_reason(
+    climb: Run, tmp_path: Path, embedder: CachedEmbedder
+) -> None:
+    report = climb([*STEPS, *OPTIONAL], optional_models(embedder, tmp_path / "cache", {}))
+    assert [step["name"] for step in report["steps"]] == list(STEPS)
+    assert [step["name"] for step in report["skipped"]] == list(OPTIONAL)
+    assert "STRATA_RERANKER" in report["skipped"][0]["reason"]
+    assert all("STRATA_CHAT" in step["reason"] for step in report["skipped"][1:])
+    columns, rows = table_rows([report])
+    assert all(len(row) == len(columns) for row in rows)
+    assert [row[-1].startswith("skipped: ") for row in rows[-4:]] == [True] * 4
+    alone = climb(["cross-encoder"], OptionalModels())
+    assert (alone["steps"], [step["name"] for step in alone["skipped"]]) == ([], ["cross-encoder"])
+
+
+def test_with_models_every_step_is_climbed_and_its_cost_is_told(
+    climb: Run, tmp_path: Path, embedder: CachedEmbedder
+) -> None:
+    def answer(path: str, body: dict[str, Any]) -> Any:
+        if path.endswith("/chat/completions"):
+            return completion("release the lock of its owner", prompt_tokens=50, completion_tokens=5)
+        scores = [word_overlap(body["query"], passage) for passage in body["documents"]]
+        return 200, {"results": [{"index": n, "relevance_score": score} for n, score in enumerate(scores)]}
+
+    with model_server(answer) as server:
+        environment = {
+            "STRATA_CHAT": "openai", "STRATA_CHAT_MODEL": "small", "STRATA_CHAT_URL": f"{server.url}/v1",
+            "STRATA_CHAT_INPUT_PRICE": "1", "STRATA_CHAT_OUTPUT_PRICE": "2", "STRATA_RERANKER": "cohere",
+            "STRATA_RERANKER_MODEL": "pairs", "STRATA_RERANKER_URL": server.url, "STRATA_RERANKER_PRICE": "2",
+            "STRATA_PREAMBLE_TOKENS": "20",
+        }  # fmt: skip
+        report = climb([*STEPS, *OPTIONAL], optional_models(embedder, tmp_path / "cache", environment))
+        asked = len(server.requests)
+    assert report["skipped"] == []
+    steps = {step["name"]: step for step in report["steps"]}
+    assert list(steps) == [*STEPS, *OPTIONAL]
+    assert {step["verdict"] for step in report["steps"]} <= {"keep", "drop"}
+    assert all(step["cost"]["failed_questions"] == 0 for step in report["steps"])
+    pairs = steps["cross-encoder"]["cost"]
+    assert (pairs["calls"], pairs["output_tokens"], pairs["cost"]) == (2, 0, 0.004)
+    assert pairs["input_tokens"] > 20
+    rewritten = steps["rewrite"]["cost"]
+    rerankings = 2 if steps["cross-encoder"]["verdict"] == "keep" else 0
+    assert rewritten["calls"] == 2 + rerankings
+    assert rewritten["cost"] == pytest.approx(2 * 60 / 1_000_000 + rerankings * 0.002)
+    assert steps["preamble"]["cost"]["output_tokens"] >= 5 * 3  # a chunk a file at least
+    assert report["final"] == steps["features"]["metrics"]
+    # Again, with nobody there: every reply is kept, and costs what it cost.
+    again = climb_again(climb, embedder, tmp_path / "cache", environment)
+    assert {step["name"]: step["cost"] for step in again["steps"]} == {
+        name: step["cost"] for name, step in steps.items()
+    }
+    assert {step["name"]: step["metrics"] for step in again["steps"]} == {
+        name: step["metrics"] for name, step in steps.items()
+    }
+    assert asked > 5
+
+
+def climb_again(climb: Run, embedder: CachedEmbedder, cache: Path, environment: dict[str, str]) -> dict[str, Any]:
+    return climb([*STEPS, *OPTIONAL], optional_models(embedder, cache, environment))
+
+
+def test_the_extractive_model_climbs_without_a_network(climb: Run, tmp_path: Path, embedder: CachedEmbedder) -> None:
+    models = optional_models(
+        embedder, tmp_path / "cache", {"STRATA_CHAT": "extractive", "STRATA_PREAMBLE_TOKENS": "20"}
+    )
+    report = climb(["features", "rewrite", "hyde", "preamble"], models)
+    steps = {step["name"]: step for step in report["steps"]}
+    assert list(steps) == ["features", "rewrite", "hyde", "preamble"]
+    assert steps["rewrite"]["metrics"]["ndcg@10"] == steps["features"]["metrics"]["ndcg@10"]  # it repeats the question
+    assert steps["preamble"]["cost"]["calls"] > 0
+    assert steps["preamble"]["cost"]["cost"] is None
+
+
+def test_a_step_whose_model_fails_says_how_often_and_is_dropped(
+    climb: Run, tmp_path: Path, embedder: CachedEmbedder
+) -> None:
+    with model_server(lambda path, body: (400, {"message": "no"})) as server:
+        environment = {"STRATA_RERANKER": "cohere", "STRATA_RERANKER_MODEL": "m", "STRATA_RERANKER_URL": server.url}
+        report = climb(["features", "cross-encoder"], optional_models(embedder, tmp_path / "cache", environment))
+    features, pairs = report["steps"]
+    assert (pairs["verdict"], pairs["cost"]["failed_questions"]) == ("drop", 2)
+    assert pairs["metrics"] == features["metrics"]
+
+
+def test_given_chunks_get_preambles_too(climb: Run, data: Path, tmp_path: Path, embedder: CachedEmbedder) -> None:
+    corpus = data / "small" / "corpus.jsonl"
+    rows = [json.loads(line) for line in corpus.read_text().splitlines()]
+    corpus.write_text("".join(json.dumps({**row, "chunks": [row["text"]]}) + "\n" for row in rows))
+    models = optional_models(
+        embedder, tmp_path / "cache", {"STRATA_CHAT": "extractive", "STRATA_PREAMBLE_TOKENS": "20"}
+    )
+    report = climb(["features", "preamble"], models, "small-given")
+    assert report["chunks"] == 3
+    assert report["steps"][1]["cost"]["calls"] == 3
+
+
+REPORTS = [
+    {"set": name, "steps": [{"name": step, "metrics": {"ndcg@10": value}} for step, value in steps.items()]}
+    for name, steps in {"one": {"naive": 0.5, "features": 0.75}, "two": {"naive": 0.25}}.items()
+]
+
+
+def test_the_plot_is_saved_as_its_ending_says(tmp_path: Path) -> None:
+    png, svg = tmp_path / "ladder.png", tmp_path / "ladder.svg"
+    for path in (png, svg):
+        save_plot(REPORTS, checked_plot(path))
+    content = png.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
+    assert (width > 300, height > 300) == (True, True)
+    text = svg.read_text()
+    for label in ("one", "two", "naive", "features", "ndcg@10"):
+        assert f">{label}</text>" in text
+    again = tmp_path / "again.svg"
+    save_plot(REPORTS, again)
+    assert again.read_text() == text
+
+
+@pytest.mark.parametrize("name", ["ladder.pdf", "ladder", "missing/ladder.png"])
+def test_a_plot_that_can_not_be_saved_is_refused_before_the_run(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"\.png|no folder"):
+        checked_plot(tmp_path / name)
+
+
+def test_an_unknown_step_names_the_known_ones(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="hyde, preamble"):
+        run(
+            data, sets=[], steps=["magic"], embedder="onnx", layers=[], models=tmp_path, cache=tmp_path, say=print
+        )  # fmt: skip
 
 
 def test_memory_and_postgres_find_the_same(postgres: TestDatabase, data: Path, embedder: CachedEmbedder) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, Layer, Note
 from strata.ports import BlobCache
 from tests.support.factories import blob_key, embedded_chunk, prepared_blob
@@ -99,3 +101,15 @@ class BlobCacheContract:
         rival = replace(kept.key, tenant="rival")
         assert cache.contents([unknown, asked, rival]) == {asked: b"# A"}
         assert cache.contents([]) == {}
+
+    def test_what_chat_models_used_is_added_up_for_what_was_kept_since(self, cache: BlobCache) -> None:
+        before = datetime.now(UTC) - timedelta(minutes=1)
+        usage = ModelUsage(calls=2, input_tokens=3_000_000_000, output_tokens=40)
+        blobs = [replace(prepared_blob(path, "# A"), usage=usage) for path in ("a.md", "b.md", "c.md")]
+        cache.keep(blobs)
+        cache.keep([replace(blobs[0], usage=replace(usage, calls=9))])  # it is there: nothing was paid again
+        keys = [blobs[0].key, blobs[1].key, blob_key("unknown.md")]
+        assert cache.usage(keys[:2], since=before) == usage + usage
+        assert cache.usage([keys[0], keys[2]], since=before) == usage
+        assert cache.usage(keys[:1], since=before + timedelta(minutes=2)) == ModelUsage()
+        assert cache.usage([], since=before) == ModelUsage()

@@ -15,7 +15,7 @@ import numpy as np
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound
 from strata.model.access import Identity, Session
-from strata.model.asking import Candidate, Filter, Retrieved
+from strata.model.asking import Candidate, Filter, IndexedText, Retrieved
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Vector
 from strata.ports import SearchRequest
 from strata.retrieval.bm25 import idf, scores
@@ -140,6 +140,20 @@ class FakeChunkSearch:
             for chunk in self.allowed(session_id, identity, Filter())
             if chunk.chunk_id in chunk_ids
         }
+
+    def file_page(
+        self, session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int
+    ) -> list[IndexedText]:
+        self._session(session_id, identity)
+        files = {chunk.chunk.path: chunk for chunk in self.allowed(session_id, identity, Filter())}
+        page: list[IndexedText] = []
+        total = 0
+        for path in sorted(path for path in files if path > after)[:limit]:
+            if total >= most_bytes:
+                break
+            page.append(IndexedText(path=path, blob_sha=files[path].blob_sha, text=files[path].source))
+            total += len(files[path].source.encode("utf-8", "replace"))
+        return page
 
     def allowed(self, session_id: str, identity: Identity, filter: Filter) -> list[IndexedChunk]:
         """What this caller may find with this filter in a session that is readable."""

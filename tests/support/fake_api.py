@@ -13,6 +13,7 @@ from email.parser import BytesParser
 from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +186,7 @@ def job_view(status: str = "done", **changes: Any) -> dict[str, Any]:
         "failed": [],
         "notes": [],
         "note_count": 0,
+        "preambles": None,
         "error": None,
         "links": {"self": "/api/rag/jobs/job-1", "events": "/api/rag/jobs/job-1/events"},
     }
@@ -223,7 +225,14 @@ def answer_events() -> bytes:
         [
             sse(
                 "meta",
-                {"query_id": "q-1", "session_id": "shop", "generation": 3, "model": "extractive", "cache": "miss"},
+                {
+                    "query_id": "q-1",
+                    "session_id": "shop",
+                    "generation": 3,
+                    "model": "extractive",
+                    "cache": "miss",
+                    "notes": [],
+                },
             ),
             sse("sources", SOURCES),
             b": still here\n\n",
@@ -271,6 +280,20 @@ LETTER = {
 }
 
 
+INDEXED = {
+    "docs/a b.md": "# Guide\n\n## How a lease is renewed\n\nEvery third of it.\n",
+    "lock.py": 'def release(owner):\n    """Give the lock back to whoever waits for it."""\n    table.remove(owner)\n',
+    "z.txt": "z",
+}
+
+
+def file_page(request: Request) -> Reply:
+    """Two files a page."""
+    after = parse_qs(request.query).get("after", [""])[0]
+    files = [{"path": path, "blob_sha": "0" * 64, "text": text} for path, text in INDEXED.items() if path > after][:2]
+    return json_reply({"session_id": "shop", "files": files, "next": files[-1]["path"] if files else None})
+
+
 def behave_well(api: FakeApi) -> None:
     """Every route of a Strata that has the session `shop` with one job, `job-1`."""
     fields = {"key": "uploads/shop/job-1.tar.gz", "Content-Type": "application/gzip", "policy": "p"}
@@ -287,6 +310,7 @@ def behave_well(api: FakeApi) -> None:
     api.on("GET", "/api/rag/jobs", json_reply({"jobs": [job_view("error")], "dead_letters": [LETTER]}))
     api.on("POST", "/api/rag/jobs/job-1/cancel", json_reply({"job": job_view("cancelled")}, 202))
     api.on("POST", "/api/rag/jobs/job-1/retry", json_reply({"job": job_view("queued")}, 202))
+    api.on("GET", "/api/rag/sessions/shop/files", file_page)
     drifted = {"path": "docs/a.md", "line": 3, "kind": "symbol", "name": "shop.Gone", "known": "shop"}
     drift = {"session_id": "shop", "drift": [drifted], "truncated": False}
     api.on("GET", "/api/rag/sessions/shop/drift", json_reply(drift))
@@ -299,6 +323,6 @@ def behave_well(api: FakeApi) -> None:
         sse_reply(sse("terminal", job_view(), 2) + b"retry: 50\n\n"),
     )
     api.on("POST", "/api/rag/sessions/shop/query", sse_reply(answer_events()))
-    retrieved = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "rows": [row()]}
+    retrieved = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "notes": [], "rows": [row()]}
     api.on("POST", "/api/rag/sessions/shop/retrieve", json_reply(retrieved))
     api.on("GET", "/health", json_reply({"status": "ok", "version": "0.1.0"}))

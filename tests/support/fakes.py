@@ -18,6 +18,7 @@ from strata.errors import (
     TemporaryError,
 )
 from strata.model.access import Identity, Principal, Session
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Note, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports import (
@@ -51,6 +52,11 @@ class FakeBlobCache:
 
     def __init__(self) -> None:
         self.blobs: dict[BlobKey, PreparedBlob] = {}
+        self.kept_at: dict[BlobKey, datetime] = {}
+
+    def usage(self, keys: Collection[BlobKey], *, since: datetime) -> ModelUsage:
+        kept = [self.blobs[key].usage for key in set(keys) & self.blobs.keys() if self.kept_at[key] >= since]
+        return sum(kept, ModelUsage())
 
     def present(self, keys: Collection[BlobKey]) -> set[BlobKey]:
         return set(keys) & self.blobs.keys()
@@ -78,6 +84,7 @@ class FakeBlobCache:
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         for blob in blobs:
             self.blobs.setdefault(blob.key, blob)
+            self.kept_at.setdefault(blob.key, datetime.now(UTC))
 
 
 @dataclass

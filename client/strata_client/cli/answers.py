@@ -49,6 +49,8 @@ def show_answer(screen: Screen, session_id: str, events: Iterator[AskEvent]) -> 
         if shown.strip() != text.strip():
             screen.line(text)
         _show_sources(screen, answer)
+        for note in answer["notes"]:
+            screen.warn(note)
     return answer, Timings(sources_ms=sources_ms, first_delta_ms=first_delta_ms, total_ms=total_ms)
 
 

@@ -12,7 +12,7 @@ from strata_client.cli.connecting import connect
 from strata_client.cli.explaining import show_explanations
 from strata_client.cli.groups import ListGroup
 from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
-from strata_client.cli.progress import JobBar, place_of, show_outcome
+from strata_client.cli.progress import JobBar, place_of, show_outcome, usage_text
 from strata_client.cli.screen import Screen, one_line
 from strata_client.client import StrataClient
 from strata_client.errors import ClientError
@@ -145,6 +145,8 @@ def search(
             for n, row in enumerate(found["rows"], 1)
         ],
     )
+    for note in found.get("notes", []):  # a server of an earlier version sends none
+        screen.warn(note)
     if not found["rows"]:
         screen.note("Nothing found.")
     elif explain:
@@ -300,6 +302,8 @@ def _show_job(screen: Screen, job: JobView) -> None:
             screen.line(f"{name}: {job[name]}")
     for name, count in job["counters"].items():
         screen.line(f"{name}: {count}")
+    if usage := job.get("preambles"):
+        screen.line(f"preambles: {usage_text(usage)}")
     if job["error"]:
         screen.line(f"error: {job['error']['message']} [{job['error']['code']}]", style="red")
     for title, entries in (("failed", job["failed"]), ("skipped", job["skipped"])):

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from strata_client.cli.connecting import data_directory
-from strata_client.cli.options import AsJson
+from strata_client.cli.connecting import connect, data_directory
+from strata_client.cli.options import Api, AsJson, Token
 from strata_client.cli.screen import Screen
 from strata_client.errors import ClientError
 
@@ -34,10 +34,16 @@ def run(
     *,
     data: Sets,
     sets: Chosen = "",
-    steps: Annotated[str, typer.Option(help="naive, bm25+rrf, weighing, names, features; default: all.")] = "",
+    steps: Annotated[
+        str,
+        typer.Option(
+            help="naive, bm25+rrf, weighing, names, features, cross-encoder, rewrite, hyde, preamble; default: all. "
+            "The last four use the models that STRATA_RERANKER… and STRATA_CHAT… name, and are skipped without."
+        ),
+    ] = "",
     embedder: EmbedderName = "onnx",
     layers: Annotated[str, typer.Option(help="Ask these layers only, say C0,D3; default: all.")] = "",
-    plot: Annotated[Path | None, typer.Option(metavar="FILE.svg", help="Save nDCG@10 as a picture.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Save nDCG@10 as a picture, .png or .svg.")] = None,
     state: State = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,16 +55,18 @@ def run(
     Example: strata eval run --data ~/sets/scifact --json
     """
     running = _harness()
+    from strata_eval.plotting import checked_plot, save_plot
+
     screen = Screen(as_json=as_json)
     home = data_directory(state)
+    if plot is not None:
+        checked_plot(plot)
     reports = running.run(
         data, sets=_names(sets), steps=_names(steps), embedder=embedder, layers=_names(layers),
         models=home / "models", cache=home / "eval", say=screen.note,
     )  # fmt: skip
     if plot is not None:
-        from strata_eval.plotting import ladder_svg
-
-        plot.write_text(ladder_svg(reports), encoding="utf-8")
+        save_plot(reports, plot)
         screen.note(f"The plot is in {plot}.")
     if as_json:
         screen.result(reports[0] if len(reports) == 1 else {"sets": reports})
@@ -102,21 +110,52 @@ def train(
 
 @eval_app.command()
 def synth(
-    folder: Annotated[Path, typer.Argument(help="The files to ask about; .gitignore is respected.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="The files to ask about; .gitignore is respected. Or name a --session.")
+    ] = None,
     *,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the set goes.")],
-    most: Annotated[int, typer.Option(help="Questions at most.")] = 200,
+    session: Annotated[str, typer.Option("--session", "-s", help="Ask about an indexed session's files.")] = "",
+    most: Annotated[int, typer.Option(help="Questions from the files' own words at most.")] = 200,
+    by_model: Annotated[
+        int, typer.Option(help="Questions at most that the chat model writes, where STRATA_CHAT names one.")
+    ] = 100,
+    state: State = None,
     as_json: AsJson = False,
+    api: Api = None,
+    token: Token = None,
 ) -> None:
-    """Make a judged set from headings, docstrings and frontmatter, for review by hand; no model is asked.
+    """Make a judged set from headings, docstrings and frontmatter, for review by hand.
 
-    Example: strata eval synth . --out .strata/sets/mine
+    The files are a folder's or those of a session that you may read. With a chat model configured (STRATA_CHAT…) it
+    writes questions about passages too.
+
+    Example: strata eval synth --session shop --out .strata/sets/shop
     """
     _harness()
-    from strata_client.packing import FoundFile, walk
+    from strata_eval.optional_models import optional_chat
     from strata_eval.synth import write_synthetic
 
     screen = Screen(as_json=as_json)
+    if (folder is None) == (not session):
+        raise ClientError("Name a folder or a --session, one of the two.")
+    if folder is not None:
+        files = _files_of(folder, screen)
+    else:
+        with connect(api, token) as client:
+            files = {file["path"]: file["text"] for file in client.files(session)}
+    chat = optional_chat(data_directory(state) / "eval")
+    questions = write_synthetic(files, out, most=most, chat=chat, most_by_model=by_model)
+    if as_json:
+        screen.result({"set": str(out), "files": len(files), "questions": questions})
+    else:
+        screen.line(f"{questions} questions on {len(files)} files are in {out}.")
+        screen.line(f"Read them, and then: strata eval run --data {out}")
+
+
+def _files_of(folder: Path, screen: Screen) -> dict[str, str]:
+    from strata_client.packing import FoundFile, walk
+
     files: dict[str, str] = {}
     for found in walk(folder, max_file_bytes=1_000_000):
         if isinstance(found, FoundFile):
@@ -124,12 +163,7 @@ def synth(
                 files[found.path] = found.content.decode("utf-8")
             except UnicodeDecodeError:
                 screen.warn(f"{found.path} is not UTF-8: left out")
-    questions = write_synthetic(files, out, most=most)
-    if as_json:
-        screen.result({"set": str(out), "files": len(files), "questions": questions})
-    else:
-        screen.line(f"{questions} questions on {len(files)} files are in {out}.")
-        screen.line(f"Read them, and then: strata eval run --data {out}")
+    return files
 
 
 @eval_app.command()

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from strata_client.cli.screen import Screen, bytes_text, one_line, plural
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
-from strata_client.wire import JobEvent, ParserNote, PathReason
+from strata_client.wire import JobEvent, ModelUsage, ParserNote, PathReason
 
 SHOWN_REASONS = 8
 EXAMPLES = 3
@@ -89,6 +89,8 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
         f"{counters['skipped_files']:,} skipped, {counters['failed_files']:,} failed; "
         f"{job['chunks']:,} chunks in the index."
     )
+    if usage := job.get("preambles"):
+        screen.note(f"Preambles: {usage_text(usage)}.")
     _show_reasons(screen, "Left here", indexed.skipped_here, len(indexed.skipped_here), warn=False)
     _show_reasons(screen, "Skipped", job["skipped"], counters["skipped_files"], warn=False)
     _show_reasons(screen, "Failed", job["failed"], counters["failed_files"], warn=True)
@@ -105,6 +107,16 @@ def _show_notes(screen: Screen, notes: list[ParserNote], count: int) -> None:
         screen.warn(f"  Note: {place_of(note)}: {note['reason']}")
     if (rest := count - len(notes[:SHOWN_REASONS])) > 0:
         screen.warn(f"  Note: {rest:,} more; `strata jobs ID` lists them.")
+
+
+def usage_text(usage: ModelUsage) -> str:
+    """
+    >>> usage_text({"calls": 2, "input_tokens": 1500, "output_tokens": 60, "cost": 0.0012})
+    '2 calls of the chat model, 1,500 tokens in, 60 out, cost 0.0012'
+    """
+    cost = "" if usage["cost"] is None else f", cost {usage['cost']:g}"
+    calls = plural(usage["calls"], "call")
+    return f"{calls} of the chat model, {usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out{cost}"
 
 
 def _show_reasons(

@@ -15,12 +15,13 @@ import faulthandler
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,8 @@ DEFAULT_TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
 DOWN_PATIENCE_S = 60.0
 STOP_NEWS_S = 20.0
 
+_OWN_PARAMETERS = frozenset({"Runtime", "ModelDirectory", "IndexDatabaseUrl", "QueryDatabaseUrl"})
+"""What the local cloud decides by itself."""
 _DATABASE_PARAMETERS = {"IndexDatabaseUrl", "QueryDatabaseUrl"}
 
 Report = Callable[[str], None]
@@ -63,7 +66,8 @@ class RunningCloud:
 class LocalCloud:
     """Postgres, S3, DynamoDB, function processes and the API, as the template says.
 
-    `environment` is added to every function's variables and wins over the template's. Without `database_url` (or
+    `environment` is added to every function's variables and wins over the template's; a `STRATA_…` variable of this
+    process that is a parameter's of the template (STRATA_CHAT_MODEL: ChatModel) sets that. Without `database_url` (or
     STRATA_DATABASE_URL) the bundled Postgres runs in the data directory. A template without database parameters gets
     no Postgres.
     """
@@ -230,7 +234,7 @@ class LocalCloud:
     def _parameters(self, running: contextlib.ExitStack) -> dict[str, str]:
         """The values that a deployment would be given; starts the database if the template wants one."""
         declared = set(parameters_of(self._template))
-        parameters = {}
+        parameters = _named_in(os.environ, declared - _OWN_PARAMETERS)
         if "ModelDirectory" in declared:
             parameters["ModelDirectory"] = str(self.data_directory / "models")
         if declared >= _DATABASE_PARAMETERS:
@@ -371,3 +375,13 @@ def _locked(file: IO[str], kind: int, *, patience_s: float = 0.0) -> bool:
             time.sleep(0.02)
         else:
             return True
+
+
+def _named_in(environment: Mapping[str, str], parameters: Collection[str]) -> dict[str, str]:
+    """The template's parameters that the environment sets, each as the functions' variable of the same name.
+
+    >>> _named_in({"STRATA_CHAT_MODEL": "small", "STRATA_OTHER": "x"}, ["ChatModel", "Chat"])
+    {'ChatModel': 'small'}
+    """
+    variables = {f"STRATA_{re.sub(r'(?<=[a-z])(?=[A-Z])', '_', name).upper()}": name for name in parameters}
+    return {name: environment[variable] for variable, name in variables.items() if environment.get(variable)}

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strata import __version__
+from strata import __version__, choosing
 from strata.errors import ConfigurationError
-from strata.indexing import PIPELINE_VERSION
+from strata.indexing import pipeline_version
 from strata.jobs.controlling import JobControl
 from strata.jobs.dispatch import Dispatcher
 from strata.jobs.events import EventFeed
@@ -33,10 +33,12 @@ from strata.ports import (
     ChunkSearch,
     Clock,
     Embedder,
+    Expander,
     Generator,
     JobStore,
     LinkReader,
     ObjectStore,
+    Preambler,
     Reranker,
     SessionLock,
     SessionStore,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from strata.indexing.drift import DriftReporter
     from strata.retrieval.retrieve import Retriever
     from strata.storage.dynamodb.client import Table
+    from strata.storage.dynamodb.query_cache import DynamoQueryCache
     from strata.storage.postgres.connection import Database
 
 
@@ -121,6 +124,39 @@ def _model_directory() -> Path:
 
 
 _DEFAULT_MODELS = {"onnx": "minilm", "static": "wordllama"}
+
+
+# --- the chat model ------------------------------------------------------------------------------------------------
+
+
+@cache
+def _pipeline() -> str:
+    """The version of what is made of a file, known without any model."""
+    return pipeline_version(choosing.version_of_preambles(settings().models))
+
+
+@cache
+def preambler() -> Preambler | None:
+    """None where chunks get no preamble."""
+    models = settings().models
+    if not choosing.writes_preambles(models.preamble):
+        return None
+    from strata.providers.persistence import PATIENT, PersistentChat
+
+    chat = PersistentChat(chat=choosing.chat_model(models.chat), policy=PATIENT)
+    return choosing.preambler(chat, models.preamble, embedder(), chunk_tokens=settings().indexing.chunk_tokens)
+
+
+@cache
+def expander() -> Expander | None:
+    """None where the plain question is searched."""
+    models = settings().models
+    if models.rewrite.name == "none":
+        return None
+    from strata.providers.persistence import BRIEF, PersistentChat
+
+    chat = PersistentChat(chat=choosing.chat_model(models.chat, timeout_s=models.rewrite.timeout_s), policy=BRIEF)
+    return choosing.expander(chat, models.rewrite, _query_cache())
 
 
 # --- stores --------------------------------------------------------------------------------------------------------
@@ -217,7 +253,7 @@ def lifecycle() -> Lifecycle:
         clock=clock(),
         embedding_model=embedding_model().model_id,
         dimension=embedding_model().dimension,
-        pipeline_version=PIPELINE_VERSION,
+        pipeline_version=_pipeline(),
         max_archive_bytes=limits.max_archive_bytes,
         max_inline_bytes=limits.max_inline_bytes,
         upload_expires_in_s=limits.upload_expires_in_s,
@@ -305,7 +341,7 @@ def _dispatcher() -> Dispatcher | None:
         least_archive_bytes=indexing.reindex_archive_bytes,
         embedding_model=embedding_model().model_id,
         dimension=embedding_model().dimension,
-        pipeline_version=PIPELINE_VERSION,
+        pipeline_version=_pipeline(),
     )
 
 
@@ -337,10 +373,19 @@ def _stages() -> Stages:
         built=Built(
             embedding_model=embedding_model().model_id,
             dimension=embedding_model().dimension,
-            pipeline_version=PIPELINE_VERSION,
+            pipeline_version=_pipeline(),
         ),
         settings=settings().indexing,
+        preambler=_preambler if choosing.writes_preambles(settings().models.preamble) else None,
+        prices=choosing.prices(settings().models.chat),
     )
+
+
+def _preambler() -> Preambler:
+    found = preambler()
+    if found is None:
+        raise ConfigurationError("STRATA_PREAMBLE is none.")
+    return found
 
 
 @cache
@@ -360,6 +405,8 @@ def indexer() -> JobRunner:
         objects=object_store(),
         embedder=PersistentEmbedder(embedder=embedder()),
         settings=settings().indexing,
+        preambler=preambler(),
+        prices=choosing.prices(settings().models.chat),
     )
 
 
@@ -399,26 +446,20 @@ def retriever() -> Retriever:
         embedder=embedder(),
         depth=settings().answering.retrieval_depth,
         reranker=reranker(),
+        expander=expander(),
     )
 
 
 @cache
 def reranker() -> Reranker | None:
     """The reranker that the settings name; None for the order of the fusion."""
-    name = settings().answering.reranker
-    if name not in _RERANKERS:
-        raise ConfigurationError(f"STRATA_RERANKER must be one of: {', '.join(sorted(_RERANKERS))}.")
-    return _RERANKERS[name]()
+    return choosing.reranker(settings().models.reranker, _features, threads=settings().embedder.threads)
 
 
 def _features() -> Reranker:
     from strata.retrieval.features import FeatureReranker
 
     return FeatureReranker(languages=embedder().languages)
-
-
-_RERANKERS: dict[str, Callable[[], Reranker | None]] = {"features": _features, "none": lambda: None}
-"""Rerankers by name, imported on use."""
 
 
 @cache
@@ -431,19 +472,38 @@ def chunk_search() -> ChunkSearch:
 @cache
 def cache_gate() -> CacheGate:
     from strata.answering.cache_gate import CacheGate
+
+    return CacheGate(
+        cache=_query_cache(),
+        search=chunk_search(),
+        retrieval_version=_retrieval_version(),
+        ttl_s=settings().answering.cache_ttl_s,
+    )
+
+
+def _retrieval_version() -> str:
+    chosen, expanded = settings().models.reranker, expander()
+    parts = (
+        __version__,
+        _pipeline(),
+        str(settings().answering.retrieval_depth),
+        chosen.name,
+        chosen.model,
+        str(chosen.rows),
+        "" if expanded is None else expanded.version,
+    )
+    return "/".join(parts)
+
+
+@cache
+def _query_cache() -> DynamoQueryCache:
     from strata.storage.aws import aws_client
     from strata.storage.dynamodb.client import Table
     from strata.storage.dynamodb.query_cache import DynamoQueryCache
 
     # A cache that is slower than the search is none: give up early.
     client = aws_client("dynamodb", connect_timeout_s=0.5, read_timeout_s=0.5, attempts=1)
-    answering = settings().answering
-    return CacheGate(
-        cache=DynamoQueryCache(table=Table(client=client, name=settings().storage.cache_table), clock=clock()),
-        search=chunk_search(),
-        retrieval_version=f"{__version__}/{PIPELINE_VERSION}/{answering.retrieval_depth}/{answering.reranker}",
-        ttl_s=answering.cache_ttl_s,
-    )
+    return DynamoQueryCache(table=Table(client=client, name=settings().storage.cache_table), clock=clock())
 
 
 @cache

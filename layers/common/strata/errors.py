@@ -26,11 +26,14 @@
     ├── LockLost                  the lease ran out or was taken over
     ├── JobCancelled              its owner does not want the job any more
     ├── EmbedderRejected          the embedder answered with something that is no vector of this model
+    ├── GeneratorRejected         the chat model refused the text, or answered with nothing
+    ├── RerankerRejected          the reranker refused the rows, or answered with something that is no score of them
     ├── ConfigurationError        a setting is missing or wrong; the text names it
     └── TemporaryError            the same call may succeed later: retried with backoff
         ├── StoreUnavailable
         ├── EmbedderUnavailable
         ├── GeneratorUnavailable
+        ├── RerankerUnavailable
         ├── WorkerLost            a process that prepared files has ended
         ├── SessionBusy           another worker holds the session's lock
         ├── DeadlineExceeded      the answer took longer than this call may
@@ -168,6 +171,14 @@ class EmbedderRejected(StrataError):
     """The embedder answered with something that is no vector of its model."""
 
 
+class GeneratorRejected(StrataError):
+    """The chat model refused the text, or answered with nothing."""
+
+
+class RerankerRejected(StrataError):
+    """The reranker refused the rows, or did not score each of them."""
+
+
 class ConfigurationError(StrataError):
     """A setting is missing or wrong."""
 
@@ -186,6 +197,10 @@ class EmbedderUnavailable(TemporaryError):
 
 class GeneratorUnavailable(TemporaryError):
     """The chat model can't be reached just now."""
+
+
+class RerankerUnavailable(TemporaryError):
+    """The reranker can't be reached just now."""
 
 
 class WorkerLost(TemporaryError):

@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
+from strata.errors import GeneratorRejected
 from strata.model.access import Identity, Principal, Session
-from strata.model.asking import Context, Names, Question, Retrieved
-from strata.model.corpus import BlobKey, FileEntry, Layer, Note, PreparedBlob, Vector, Vectors
+from strata.model.asking import Context, Expansion, IndexedText, Names, Question, Retrieved
+from strata.model.chat import Completion, ModelUsage, Prompt
+from strata.model.corpus import BlobKey, Chunk, FileEntry, Layer, Note, PreparedBlob, Vector, Vectors
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, Lease
 from strata.model.links import Drifted, Links
 
@@ -76,9 +78,91 @@ class Generator(Protocol):
         ...
 
 
+class ChatModel(Protocol):
+    """A prompt → a completion, in one call; a call is not repeated here."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    def complete(self, prompt: Prompt) -> Completion:
+        """Raises `GeneratorUnavailable` (worth repeating), `GeneratorRejected` and `ConfigurationError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preambles:
+    """One file's, in the order of its chunks, "" for a chunk that gets none; with a `refusal` there are none at all."""
+
+    texts: tuple[str, ...] = ()
+    usage: ModelUsage = field(default_factory=ModelUsage)
+    refusal: GeneratorRejected | None = None
+
+
+class Preambler(Protocol):
+    """Says in a few words what each chunk is about within its file."""
+
+    @property
+    def version(self) -> str:
+        """12 characters that stand for everything that the preambles depend on beside the file: model, prompt, limits.
+
+        Part of the key of every prepared file.
+        """
+        ...
+
+    @property
+    def reserved_tokens(self) -> int:
+        """What a preamble takes of a chunk's limit, by the embedder's count."""
+        ...
+
+    def preambles(self, files: Sequence[tuple[str, Sequence[Chunk]]], advanced: Advanced) -> list[Preambles]:
+        """Those of each file, given as its text and its chunks, in order.
+
+        Raises `GeneratorUnavailable` and `ConfigurationError`, for all of them, and what `advanced` raises.
+        """
+        ...
+
+
+class Expander(Protocol):
+    """What to search for beside a question: the question in other words, or a passage that could answer it."""
+
+    @property
+    def version(self) -> str:
+        """Stands for model and prompt: part of the key under which what was found is kept."""
+        ...
+
+    def expand(self, question: Question) -> Expansion:
+        """Within its time limit; whatever fails, the expansion is empty and says so in its `note`."""
+        ...
+
+
+class TextCache(Protocol):
+    """Short texts by key, for a while (DynamoDB with TTL)."""
+
+    def get_text(self, key: str) -> str | None: ...
+
+    def put_text(self, key: str, text: str, *, ttl_s: int) -> None: ...
+
+
+class PassageScorer(Protocol):
+    """A cross-encoder: reads question and passage together."""
+
+    @property
+    def model_id(self) -> str: ...
+
+    def scores(self, question: str, passages: Sequence[str]) -> list[float]:
+        """How well each passage answers, in order, finite, higher is better.
+
+        Raises `RerankerUnavailable`, `RerankerRejected` and `ConfigurationError`.
+        """
+        ...
+
+
 class Reranker(Protocol):
     def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved:
-        """The same candidates, best first, under scores of its own; what the caller prefers stays in front."""
+        """The same candidates, best first, under scores of its own; what the caller prefers stays in front.
+
+        One that fails leaves the order as it is and says so in `Retrieved.notes`.
+        """
         ...
 
 
@@ -298,6 +382,10 @@ class BlobCache(Protocol):
         """
         ...
 
+    def usage(self, keys: Collection[BlobKey], *, since: datetime) -> ModelUsage:
+        """What chat models used for those of these files that were kept since then."""
+        ...
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """Store prepared files in one transaction; one that is there already stays as it is. Safe to repeat.
 
@@ -353,6 +441,14 @@ class ChunkSearch(Protocol):
 
     def sources(self, session_id: str, identity: Identity, chunk_ids: Sequence[int]) -> dict[int, str]:
         """The whole decoded text of the file behind each chunk that the caller may read; others are absent."""
+        ...
+
+    def file_page(
+        self, session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int
+    ) -> list[IndexedText]:
+        """The next files behind the path `after`, in the store's order of paths: at most `limit`, and not another one
+        once `most_bytes` are reached. Empty when there are no more; raises `SessionNotFound`.
+        """
         ...
 
 

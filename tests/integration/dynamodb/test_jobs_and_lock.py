@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
+from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, JobStatus, Lease
 from strata.ports import JobStore, SessionLock
@@ -214,12 +215,14 @@ def test_finishing_keeps_the_report_and_ends_with_a_terminal_event(kit: Kit) -> 
             ReportedFile(path="c.md", reason="too large", acl=()),
         ),
         note_count=9,
+        usage=ModelUsage(calls=2, input_tokens=300, output_tokens=40, cost=0.5),
     )
     ended = kit.done(kit.jobs.start(kit.accepted(1).job_id, lease), lease, report=report)
     stored = kit.jobs.get(ended.job_id)
     assert stored is not None
     assert (stored.status, stored.report.counters, stored.report.chunks) == (JobStatus.DONE, report.counters, 17)
     assert (stored.report.generation, stored.report.skipped) == (4, report.skipped)
+    assert stored.report.usage == report.usage
     assert stored.report.failed[0].path == "страница.md"
     assert (stored.report.notes, stored.report.note_count) == (report.notes, 9)
     assert [event.name for event in kit.jobs.events_after(ended.job_id, 0)] == ["index_status", "terminal"]

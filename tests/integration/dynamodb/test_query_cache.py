@@ -101,12 +101,27 @@ def test_an_item_that_can_not_be_read_is_absent(cache: DynamoQueryCache, body: b
     assert cache.get("key") is None
 
 
+def test_a_text_is_kept_beside_the_candidates_for_its_time(cache: DynamoQueryCache, clock: FixedClock) -> None:
+    cache.put("key", retrieved(FOUND), ttl_s=600)
+    assert cache.get_text("key") is None
+    cache.put_text("key", "слова \u2028", ttl_s=60)
+    cache.put_text("large", "x" * 400_000, ttl_s=60)
+    assert (cache.get_text("key"), cache.get_text("large")) == ("слова \u2028", None)
+    assert cache.get("key") == retrieved(FOUND)
+    clock.advance(timedelta(seconds=60))
+    assert cache.get_text("key") is None
+
+
 def test_every_failure_is_ours(cache: DynamoQueryCache, clock: FixedClock) -> None:
     gone = DynamoQueryCache(table=Table(client=cache.table.client, name="no-such-table"), clock=clock)
     with pytest.raises(StrataError):
         gone.get("key")
     with pytest.raises(StrataError):
         gone.put("key", retrieved(FOUND), ttl_s=60)
+    with pytest.raises(StrataError):
+        gone.get_text("key")
+    with pytest.raises(StrataError):
+        gone.put_text("key", "text", ttl_s=60)
 
 
 def _fields(candidate: Candidate) -> dict[str, Any]:

@@ -197,6 +197,7 @@ class World:
         yield "drift", lambda: [asdict(item) for item in self.links.drift(name, caller, limit=200)]
         yield "lexical code", lambda: [asdict(row) for row in self.retriever.retrieve_lexical_code(question)]
         yield "files", lambda: [asdict(row) for row in self.retriever.retrieve_exact_files(name, caller, every_path)]
+        yield "pages", lambda: [asdict(file) for file in self.retriever.file_page(name, caller)]
         yield "sources", lambda: self.rows.search.sources(name, caller, every_chunk)
         yield "generation", lambda: self.rows.search.generation(name, caller)
         yield "stream", lambda: b"".join(map(sse_frame, self.answerer.stream(question))).decode()

@@ -67,11 +67,12 @@ def paths_by_entry_point(rows: SearchRows, session_id: str, caller: Identity) ->
         "retrieve": {row.path for row in found.retrieve(question).candidates},
         "lexical": {row.path for row in found.retrieve_lexical_code(question)},
         "files": {row.path for row in found.retrieve_exact_files(session_id, caller, paths)},
+        "pages": {file.path for file in found.file_page(session_id, caller)},
     }
 
 
 def everywhere(paths: set[str]) -> dict[str, set[str]]:
-    return {"retrieve": paths, "lexical": paths, "files": paths}
+    return {"retrieve": paths, "lexical": paths, "files": paths, "pages": paths}
 
 
 @pytest.mark.parametrize(

@@ -324,3 +324,39 @@ def plan_nodes(plan: dict[str, Any]) -> Any:
     yield plan
     for child in plan.get("Plans", []):
         yield from plan_nodes(child)
+
+
+def pages(rows: SearchRows, **limits: int) -> list[list[str]]:
+    """The paths of every page, also by the fake, which must agree."""
+    found: list[list[str]] = []
+    after = ""
+    while True:
+        asked: dict[str, Any] = {"after": after, "limit": 100, "most_bytes": 1_000_000, **limits}
+        page = rows.search.file_page("one", identity(), **asked)
+        assert page == rows.twin.file_page("one", identity(), **asked)
+        if not page:
+            return found
+        found.append([file.path for file in page])
+        after = page[-1].path
+
+
+def test_files_come_whole_page_by_page_and_each_once(rows: SearchRows) -> None:
+    rows.session("one")
+    files = [TextFile(f"src/f{number}.py", [f"text {number}", "second chunk"]) for number in range(7)]
+    rows.commit("one", files)
+    every = [file.path for file in files]
+    assert pages(rows) == [every]
+    assert pages(rows, limit=3) == [every[:3], every[3:6], every[6:]]
+    size = len(files[0].content)  # a page ends with the file that reaches the limit
+    assert pages(rows, most_bytes=size + 1) == [every[:2], every[2:4], every[4:6], every[6:]]
+    assert pages(rows, most_bytes=1) == [[path] for path in every]
+    assert rows.search.file_page("one", identity(), after="", limit=1, most_bytes=1)[0].text == files[0].content
+    rows.commit("one", deletes=["src/f0.py"])
+    assert pages(rows) == [every[1:]]
+
+
+def test_an_empty_session_has_no_page_and_an_unknown_one_is_not_found(rows: SearchRows) -> None:
+    rows.session("one")
+    assert pages(rows) == []
+    with pytest.raises(SessionNotFound):
+        rows.search.file_page("other", identity(), after="", limit=1, most_bytes=1)

@@ -87,6 +87,13 @@ def test_nothing_found_is_not_kept() -> None:
     assert cache.kept == {}
 
 
+def test_what_a_failed_model_has_left_is_not_kept() -> None:
+    project, cache = Project(), FakeQueryCache()
+    found = replace(project.retriever().retrieve(ASKED), notes=("The reranker failed.",))
+    gate_of(project, cache).keep(ASKED, found)
+    assert cache.kept == {}
+
+
 def test_a_reader_who_may_no_longer_read_is_refused_at_the_gate() -> None:
     project = Project(readers=["user:bob"])
     asked = question(identity=factories.identity("bob"))

@@ -130,7 +130,7 @@ def test_one_object_says_what_the_events_say() -> None:
     }
     assert done["answer"] == whole["answer"]["text"]
     assert citations
-    assert set(meta) == {"query_id", "session_id", "generation", "model", "cache"}
+    assert set(meta) == {"query_id", "session_id", "generation", "model", "cache", "notes"}
     assert set(sources[0]) == {"n", "path", "layer", "title", "lines", "blob_sha", "score"}
     assert set(citations[0]) == {"n", "path", "lines", "quote", "supported"}
     assert set(done["timings_ms"]) == {"sources", "first_delta", "total"}

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -19,7 +19,7 @@ from strata.answering.answer import Answerer
 from strata.edge import sse
 from strata.errors import EmbedderUnavailable, GeneratorUnavailable
 from strata_client.sse import SseEvent, SseParser
-from tests.support.asking import INDEXING_DOCS, Project, ScriptedGenerator
+from tests.support.asking import INDEXING_DOCS, SESSION_ID, Project, ScriptedGenerator
 from tests.support.lambda_events import ANN, load_function, rest_event
 
 QUERY = "/api/rag/sessions/demo/query"
@@ -365,6 +365,38 @@ def test_options_are_answered_without_a_body(path: str) -> None:
     reply = asyncio.run(_plain("OPTIONS", path))
     assert (reply.status_code, reply.content) == (204, b"")
     assert "POST" in reply.headers["allow"]
+
+
+def files(query: str = "", session: str = SESSION_ID, claims: Mapping[str, Any] | None = ANN) -> httpx.Response:
+    return asyncio.run(_plain("GET", f"/api/rag/sessions/{session}/files{query}", claims))
+
+
+def test_files_are_read_page_by_page_and_by_readers_alone(project: Project) -> None:
+    whole = files().json()
+    paths = [file["path"] for file in whole["files"]]
+    assert len(paths) > 1
+    assert paths == sorted(paths)
+    assert (whole["session_id"], whole["next"]) == (SESSION_ID, paths[-1])
+    assert all(set(file) == {"path", "blob_sha", "text"} and file["text"] for file in whole["files"])
+    first = files("?limit=1").json()
+    assert [file["path"] for file in first["files"]] == paths[:1]
+    assert [file["path"] for file in files(f"?after={first['next']}").json()["files"]] == paths[1:]
+    assert files(f"?after={paths[-1]}").json() == {"session_id": SESSION_ID, "files": [], "next": None}
+    assert files(claims=None).status_code == 401
+    for unknown in ("nothing", "No%20Name"):
+        assert files(session=unknown).json()["error"]["code"] == "session_not_found"
+
+
+@pytest.mark.parametrize("query", ["?limit=0", "?limit=101", "?limit=x", "?after=../up", f"?after={'x' * 1_001}"])
+def test_a_page_that_can_not_be_is_refused(query: str) -> None:
+    assert files(query).status_code == 422
+
+
+def test_half_a_character_in_a_file_is_no_obstacle(project: Project) -> None:
+    (first, *_) = project.search.chunks[SESSION_ID]
+    broken = replace(first, source="broken \ud800 text")
+    project.search.chunks[SESSION_ID] = [broken]
+    assert files().json()["files"][0]["text"] == "broken ? text"
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("GET", QUERY, 405)])

@@ -1,24 +1,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from strata.errors import EmbedderRejected, EmbedderUnavailable, UploadRejected
-from strata.indexing import PIPELINE_VERSION
+from strata.indexing import PIPELINE_VERSION, pipeline_version
 from strata.indexing.new_index import Built
+from strata.indexing.preamble import ChatPreambler
 from strata.indexing.stages import IndexingStages
 from strata.jobs.running import Progress
-from strata.model.corpus import blob_sha_of
+from strata.model.chat import ModelUsage, Prices
+from strata.model.corpus import Layer, blob_sha_of
 from strata.model.jobs import Counters, Job, JobReport, Lease
+from strata.ports import Preambler
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings
 from tests.support.factories import identity
 from tests.support.fakes import FakeBlobCache, FakeSessionStore
 from tests.support.job_fakes import FakeObjectStore, job
+from tests.support.models import FakeChat
 from tests.support.uploads import json_lines, tar_gz
 
 
@@ -31,6 +35,7 @@ class Line:
         self.embedder = HashedEmbedder()
         self.told: list[Progress] = []
         self.seq = 0
+        self.preambler: Callable[[], Preambler] | None = None
         self.built = Built(
             embedding_model=self.embedder.model_id,
             dimension=self.embedder.dimension,
@@ -53,6 +58,8 @@ class Line:
             embedder=lambda: self.embedder,
             built=self.built,
             settings=IndexingSettings(prepare_workers=1),
+            preambler=self.preambler,
+            prices=Prices(input=10.0),
         )
 
     def accepted(self, body: bytes, ending: str = "tar.gz") -> tuple[Job, Lease]:
@@ -192,3 +199,20 @@ def test_what_ends_a_batch_for_good_is_left_for_whoever_ends_the_job(
 def test_a_job_without_a_plan_has_said_nothing(line: Line) -> None:
     made, _ = line.accepted(tar_gz(FILES))
     assert line.stages().failure(made) is None
+
+
+def test_preambles_are_written_while_preparing_and_counted_at_the_end(line: Line) -> None:
+    chat = FakeChat("A note.")
+    written = ChatPreambler(
+        chat=chat, counter=line.embedder, layers=tuple(Layer), tokens=20, document_characters=500, parallel=2
+    )
+    line.preambler = lambda: written
+    line.built = replace(line.built, pipeline_version=pipeline_version(written.version))
+    report = line.snapshot(FILES)
+    chunks = [embedded.chunk for path in line.paths for embedded in line.sessions.chunks["docs"][path]]
+    assert all(chunk.preamble == "A note." for chunk in chunks)
+    calls = len(chunks)
+    assert report.usage == ModelUsage(
+        calls=calls, input_tokens=100 * calls, output_tokens=10 * calls, cost=calls * 0.001
+    )
+    assert len(chat.prompts) == calls

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -454,6 +455,28 @@ def test_a_worker_near_its_end_hands_over_in_the_middle_of_a_job(office: Office)
     assert (office.statuses(1, 2), office.free) == (["running", "queued"], True)
     office.drain()
     assert office.statuses(1, 2) == ["done", "done"]
+
+
+@pytest.mark.parametrize(
+    ("written_files", "status"), [pytest.param(1, "done", id="batches"), pytest.param(0, "error", id="nothing")]
+)
+def test_workers_that_fill_an_index_bit_by_bit_come_to_an_end(office: Office, written_files: int, status: str) -> None:
+    """A start counts only where it brought nothing that the next worker finds there."""
+    office.accept(1)
+    for worker in range(8):
+        ends_at = office.clock.monotonic() + 60
+
+        def fill(_job: Job, _lease: Lease, progress: ReportProgress, worker: int = worker) -> JobReport:
+            for _ in range(1 if worker == 7 else 10):
+                office.clock.sleep(15)
+                progress(Progress(phase="filling", written_files=written_files))
+            return JobReport()
+
+        with suppress(HandedOver):
+            office.drain(
+                office.mailbox(FakeRunner(work=fill)), remaining_s=lambda end=ends_at: end - office.clock.monotonic()
+            )
+    assert office.statuses(1) == [status]
 
 
 def test_an_idle_worker_near_its_end_has_nothing_to_hand_over(office: Office) -> None:

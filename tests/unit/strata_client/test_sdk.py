@@ -29,6 +29,7 @@ from tests.support.fake_api import (
     ANSWER_TEXT,
     CITATIONS,
     DROP,
+    INDEXED,
     SOURCES,
     FakeApi,
     Reply,
@@ -74,6 +75,7 @@ def test_every_call_reads_its_answer(client: StrataClient) -> None:
     assert [view["job_id"] for view in client.jobs("shop")] == ["job-1"]
     assert client.job("job-1")["status"] == "done"
     assert [item["name"] for item in client.drift("shop")["drift"]] == ["shop.Gone"]
+    assert {file["path"]: file["text"] for file in client.files("shop")} == INDEXED
     assert client.changes("shop", [{"op": "delete", "path": "a.md"}])["status"] == "queued"
     assert client.retrieve("shop", "retry")["rows"][0]["path"] == "src/retry.py"
     assert client.create_session("shop")["job"]["status"] == "awaiting_upload"
@@ -338,6 +340,7 @@ def test_a_break_loses_no_event_and_repeats_none(api: FakeApi, client: StrataCli
         EVENTS,
         sse_reply(whole[0], whole[1][:20], cut=True),
         DROP,
+        INDEXED,
         error_reply(503, "later", "Later."),
         sse_reply(whole[0] + whole[1]),  # a server that repeats what it was told has been seen
         sse_reply(whole[2] + sse("terminal", job_view(), 4)),
@@ -497,6 +500,8 @@ def test_the_asynchronous_client_keeps_the_same_promises(api: FakeApi, tmp_path:
                 client.retrieve("shop", "retry"),
                 client.changes("shop", [{"op": "delete", "path": "a.md"}]),
             ]
+            indexed = {file["path"]: file["text"] async for file in client.files("shop")}
+            assert indexed == INDEXED
             return [job, asked, *[await call for call in calls]]
 
     job, asked, health, *_ = asyncio.run(everything())

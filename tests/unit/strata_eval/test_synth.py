@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from strata.errors import ConfigurationError
+from strata.errors import ConfigurationError, GeneratorRejected
+from strata.model.chat import Prompt
 from strata_eval.dataset import read_set
 from strata_eval.synth import write_synthetic
+from tests.support.models import FakeChat
 
 FILES = {
     "guide.md": "---\ntitle: How uploads are read\nid: x\n---\n# Guide\n\n## What the lock is for\n\nOne holder.\n\n"
@@ -64,3 +66,46 @@ def test_the_same_files_give_the_same_set(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_synthetic(FILES, tmp_path / name, most=2)
     assert (tmp_path / "one" / "queries.jsonl").read_text() == (tmp_path / "two" / "queries.jsonl").read_text()
+
+
+LONG = "\n".join(f"Line {number} of the chapter says how the worker renews its lease in time." for number in range(70))
+
+
+def written(prompt: Prompt) -> str:
+    place = prompt.user.split("Line ")[1].split(" ")[0]
+    return f"“How is part {place} of it done by a worker?”"
+
+
+def test_a_chat_model_asks_about_passages_on_top(tmp_path: Path) -> None:
+    chat = FakeChat(written)
+    files = {**FILES, "long.md": f"<passage>{LONG}</passage>"}
+    assert write_synthetic(files, tmp_path, chat=chat, most_by_model=2) == 5
+    by_model = [text for text, source in questions(tmp_path).items() if source == "model"]
+    assert len(by_model) == 2
+    assert all(text.startswith("How is part ") and text.endswith("worker?") for text in by_model)
+    judged = read_set(tmp_path)
+    assert [document.text for document in judged.documents if document.path == "long.md"] == [files["long.md"]]
+    assert all(prompt.user.count("<passage>") == 1 for prompt in chat.prompts)
+    again = tmp_path / "again"
+    write_synthetic(files, again, chat=FakeChat(written), most_by_model=2)
+    assert (again / "queries.jsonl").read_text() == (tmp_path / "queries.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    "said", ["Why?", "word " * 60, "Line 3 of the chapter says how"], ids=["too short", "too long", "it stands there"]
+)
+def test_what_is_no_question_is_left_out(tmp_path: Path, said: str) -> None:
+    assert write_synthetic({**FILES, "long.md": LONG}, tmp_path, chat=FakeChat(said), most_by_model=9) == 3
+
+
+def test_a_passage_that_the_model_refuses_asks_nothing(tmp_path: Path) -> None:
+    def refuses(prompt: Prompt) -> str:
+        raise GeneratorRejected
+
+    assert write_synthetic({**FILES, "long.md": LONG}, tmp_path, chat=FakeChat(refuses), most_by_model=9) == 3
+
+
+def test_few_words_are_no_passage(tmp_path: Path) -> None:
+    chat = FakeChat(written)
+    write_synthetic(FILES, tmp_path, chat=chat, most_by_model=9)
+    assert chat.prompts == []

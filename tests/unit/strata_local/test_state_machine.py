@@ -43,7 +43,7 @@ def test_every_error_that_is_retried_is_one_that_can_come() -> None:
         for name, kind in vars(errors).items()
         if isinstance(kind, type) and issubclass(kind, errors.TemporaryError)
     }
-    asked_by_questions_alone = {"GeneratorUnavailable", "DeadlineExceeded"}
+    asked_by_questions_alone = {"RerankerUnavailable", "DeadlineExceeded"}
     assert temporary - asked_by_questions_alone <= ours
     assert ours - temporary == {"LockLost"}
 

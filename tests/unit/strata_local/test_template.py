@@ -56,6 +56,8 @@ ROUTES = {
     ("POST", "/api/rag/sessions/{session_id}/query"): "Query",
     ("OPTIONS", "/api/rag/sessions/{session_id}/query"): "Query",
     ("HEAD", "/api/rag/sessions/{session_id}/query"): "Query",
+    ("GET", "/api/rag/sessions/{session_id}/files"): "Query",
+    ("OPTIONS", "/api/rag/sessions/{session_id}/files"): "Query",
     ("POST", "/api/rag/sessions/{session_id}/retrieve"): "Query",
     ("OPTIONS", "/api/rag/sessions/{session_id}/retrieve"): "Query",
     ("HEAD", "/api/rag/sessions/{session_id}/retrieve"): "Query",

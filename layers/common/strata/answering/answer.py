@@ -54,6 +54,7 @@ class Answerer:
             generation=retrieved.generation,
             model=self.generator.model_id,
             cache=cache,
+            notes=retrieved.notes,
         )
         clock.note("sources")
         yield SourcesEvent(sources=context.pieces)

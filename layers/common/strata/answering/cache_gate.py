@@ -46,8 +46,11 @@ class CacheGate:
         return found
 
     def keep(self, question: Question, retrieved: Retrieved) -> None:
-        """Keep candidates that an answer was made from, under the state that they were found in."""
-        if not retrieved.candidates:
+        """Keep candidates that an answer was made from, under the state that they were found in.
+
+        Those with a note are not kept: a model failed, and the next search may do better.
+        """
+        if not retrieved.candidates or retrieved.notes:
             return
         key = cache_key(question, retrieved.generation, retrieved.embedding_model, self.retrieval_version)
         try:

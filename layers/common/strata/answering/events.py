@@ -11,13 +11,16 @@ from strata.model.asking import Answer, Citation, SourcePiece
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaEvent:
-    """Which state of which session answers, by which model; `cache` says whether retrieval was skipped."""
+    """Which state of which session answers, by which model; `cache` says whether retrieval was skipped, `notes` what
+    did not go as it should in it.
+    """
 
     query_id: str
     session_id: str
     generation: int
     model: str
     cache: Literal["hit", "miss"]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from strata.contracts.jobs import View
 from strata.errors import InvalidQuery, SessionNotFound
 from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Citation, Explanation, Question, Retrieved, SourcePiece
+from strata.model.asking import Candidate, Citation, Explanation, IndexedText, Question, Retrieved, SourcePiece
 from strata.model.corpus import Layer, Span
 from strata.retrieval.analyser import analyse
 from strata.retrieval.filters import checked_filter
@@ -91,11 +91,14 @@ class Search(SearchOptions):
 
 
 class MetaView(View):
+    """`notes` are sentences on what did not go as it should in the search, say a reranker that failed."""
+
     query_id: str
     session_id: str
     generation: int
     model: str
     cache: Literal["hit", "miss"]
+    notes: list[str]
 
     @classmethod
     def of(cls, event: MetaEvent) -> MetaView:
@@ -105,6 +108,7 @@ class MetaView(View):
             generation=event.generation,
             model=event.model,
             cache=event.cache,
+            notes=list(event.notes),
         )
 
 
@@ -211,6 +215,7 @@ class AnswerView(View):
     generation: int
     model: str
     cache: Literal["hit", "miss"]
+    notes: list[str]
     answer: AnswerText
     sources: list[SourceView]
     usage: UsageView
@@ -340,9 +345,12 @@ class RowView(View):
 
 
 class RetrievedView(View):
+    """`notes` are sentences on what did not go as it should, say a reranker that failed: the order before it stands."""
+
     session_id: str
     generation: int
     embedding_model: str
+    notes: list[str]
     rows: list[RowView]
 
     @classmethod
@@ -351,7 +359,37 @@ class RetrievedView(View):
             session_id=session_id,
             generation=retrieved.generation,
             embedding_model=retrieved.embedding_model,
+            notes=list(retrieved.notes),
             rows=[RowView.of(candidate) for candidate in retrieved.candidates],
+        )
+
+
+class FileView(View):
+    """A file as it was indexed."""
+
+    path: str
+    blob_sha: str
+    text: str
+
+    @classmethod
+    def of(cls, file: IndexedText) -> FileView:
+        # Half a character can't be sent; it shows as U+FFFD.
+        return cls(path=file.path, blob_sha=file.blob_sha, text=file.text.encode("utf-8", "replace").decode())
+
+
+class FilePageView(View):
+    """`next` is the `after` of the next page; null when there are no more files."""
+
+    session_id: str
+    files: list[FileView]
+    next: str | None
+
+    @classmethod
+    def of(cls, session_id: str, files: Sequence[IndexedText]) -> FilePageView:
+        return cls(
+            session_id=session_id,
+            files=[FileView.of(file) for file in files],
+            next=files[-1].path if files else None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
@@ -69,6 +70,15 @@ class ParserNote(View):
     reason: str
 
 
+class ModelUsageView(View):
+    """What a chat model used for preambles; `cost` is null where no prices are configured."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
 class JobError(View):
     code: str
     message: str
@@ -81,7 +91,8 @@ class JobLinks(View):
 
 class JobView(View):
     """`skipped`, `failed` and `notes` hold the first of each kind, about files that the caller may read; the counters
-    and `note_count` tell how many there were in all.
+    and `note_count` tell how many there were in all. `preambles` is null
+    where no chat model writes any.
     """
 
     job_id: str
@@ -98,6 +109,7 @@ class JobView(View):
     failed: list[FileNote]
     notes: list[ParserNote]
     note_count: int
+    preambles: ModelUsageView | None
     error: JobError | None
     links: JobLinks
 
@@ -126,6 +138,7 @@ class JobView(View):
             failed=[FileNote(path=file.path, reason=file.reason) for file in report.failed],
             notes=[ParserNote(path=file.path, line=file.line, reason=file.reason) for file in report.notes],
             note_count=report.note_count,
+            preambles=None if report.usage is None else ModelUsageView(**asdict(report.usage)),
             error=None if job.error_code is None else JobError(code=job.error_code, message=job.error_message or ""),
             links=JobLinks(self=f"/api/rag/jobs/{job.job_id}", events=f"/api/rag/jobs/{job.job_id}/events"),
         )

@@ -39,15 +39,19 @@ _SENTENCE_END = re.compile(r"[.!?…。！？]['\"»”)\]]*\s*$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunker:
-    """Cuts the passages of one file; `chunk_tokens` counts the context header too."""
+    """Cuts the passages of one file; `chunk_tokens` counts the context header too.
+
+    `reserved_tokens` of the limit are left for a preamble that is written later.
+    """
 
     counter: TokenCounter
     chunk_tokens: int = 500
     overlap_tokens: int = 50
+    reserved_tokens: int = 0
 
     @property
     def limit(self) -> int:
-        return min(self.chunk_tokens, self.counter.max_tokens)
+        return max(1, min(self.chunk_tokens, self.counter.max_tokens) - self.reserved_tokens)
 
     def cut(self, files: Sequence[tuple[str, Sequence[Passage]]]) -> list[tuple[Chunk, ...]]:
         """The chunks of each file (path, passages), by passage; ordinals count from 0 in each layer of a file.

@@ -9,6 +9,7 @@ from itertools import islice
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, Note, ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
 from strata.ports import CommitRequest, CommitResult, SessionStore
@@ -28,6 +29,8 @@ class Outcome:
     prepared: Prepared
     notes: Mapping[str, Sequence[Note]] = field(default_factory=dict)
     """By path, what parsers say about files that the upload wants and the index has after the job."""
+    usage: ModelUsage | None = None
+    """Of a chat model, where one writes preambles."""
 
     @property
     def failed(self) -> dict[str, str]:
@@ -84,6 +87,7 @@ def report(result: CommitResult, outcome: Outcome) -> JobReport:
         failed=_reported(outcome, _plain(outcome.failed)),
         notes=_reported(outcome, outcome.notes),
         note_count=sum(map(len, outcome.notes.values())),
+        usage=outcome.usage,
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Protocol
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound
-from strata.indexing import PIPELINE_VERSION
+from strata.indexing import pipeline_version
 from strata.indexing.chunking import Chunker
 from strata.indexing.commit import Outcome, commit
 from strata.indexing.new_index import Build, Built
@@ -19,9 +19,10 @@ from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
 from strata.jobs.fault_points import reach
 from strata.jobs.running import Progress, ReportProgress
 from strata.model.access import Session
+from strata.model.chat import ModelUsage, Prices
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
 from strata.model.jobs import Job, JobReport, Lease
-from strata.ports import BlobCache, Embedder, ObjectStore, RollBackRequest, SessionStore
+from strata.ports import BlobCache, Embedder, ObjectStore, Preambler, RollBackRequest, SessionStore
 
 _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on record: send it whole."
 _REPORTED_ENTRIES = 50
@@ -54,13 +55,18 @@ class Limits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
-    """Makes a session's index equal to a snapshot, or applies changes to it."""
+    """Makes a session's index equal to a snapshot, or applies changes to it.
+
+    With a `preambler` a chat model writes a preamble for chunks; `prices` are that model's.
+    """
 
     sessions: SessionStore
     cache: BlobCache
     objects: ObjectStore
     embedder: Embedder
     settings: Limits
+    preambler: Preambler | None = None
+    prices: Prices = field(default_factory=Prices)
 
     def index_snapshot(self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress) -> JobReport:
         """After it the index holds exactly the upload's files, but for those that are skipped or fail.
@@ -109,6 +115,8 @@ class Indexer:
                 difference = whole_plan(wanted, indexed)
             reach("after_plan")
             outcome = self._prepare(session, upload, wanted, difference)
+        if self.preambler is not None:
+            outcome = replace(outcome, usage=preamble_usage(self.cache, outcome, job, self.prices))
         total = len(difference.upserts)
         counters = outcome.counters(indexed_files=0)
         if not anew:
@@ -140,7 +148,7 @@ class Indexer:
         return Built(
             embedding_model=self.embedder.model_id,
             dimension=self.embedder.dimension,
-            pipeline_version=PIPELINE_VERSION,
+            pipeline_version=pipeline_version("" if self.preambler is None else self.preambler.version),
         )
 
     def _session(self, job: Job, *, is_snapshot: bool) -> Session:
@@ -180,7 +188,7 @@ class Indexer:
             done = len(cached) + prepared.files + len(prepared.failed)
             upload.progress(Progress(phase="preparing", done_files=done, total_files=len(keys), counters=so_far))
 
-        preparer = preparer_of(self.cache, self.embedder, self.settings)
+        preparer = preparer_of(self.cache, self.embedder, self.settings, self.preambler)
         advanced()
         preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
         preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
@@ -226,9 +234,26 @@ class Upload:
             yield entry
 
 
-def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits) -> Preparer:
-    chunker = Chunker(counter=embedder, chunk_tokens=settings.chunk_tokens, overlap_tokens=settings.overlap_tokens)
-    return Preparer(cache=cache, embedder=embedder, chunker=chunker, workers=workers_of(settings))
+def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits, preambler: Preambler | None = None) -> Preparer:
+    chunker = Chunker(
+        counter=embedder,
+        chunk_tokens=settings.chunk_tokens,
+        overlap_tokens=settings.overlap_tokens,
+        reserved_tokens=0 if preambler is None else preambler.reserved_tokens,
+    )
+    return Preparer(
+        cache=cache,
+        embedder=embedder,
+        chunker=chunker,
+        workers=workers_of(settings),
+        preambler=preambler,
+    )
+
+
+def preamble_usage(cache: BlobCache, outcome: Outcome, job: Job, prices: Prices) -> ModelUsage:
+    """What preambles took of the files that were prepared since the job began, by whichever of its workers."""
+    usage = cache.usage(list(outcome.keys.values()), since=job.created_at)
+    return replace(usage, cost=prices.cost(usage))
 
 
 def workers_of(settings: Limits) -> int:

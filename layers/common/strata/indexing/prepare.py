@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from strata.errors import EmbedderRejected, FileUnreadable
+from strata.errors import EmbedderRejected, FileUnreadable, GeneratorRejected
 from strata.indexing.chunking import Chunker
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
@@ -23,6 +23,7 @@ from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
 from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
 from strata.indexing.side_by_side import SideBySide
+from strata.model.chat import ModelUsage
 from strata.model.corpus import (
     EMBEDDED_LAYERS,
     BlobKey,
@@ -36,13 +37,14 @@ from strata.model.corpus import (
     Vector,
     Vectors,
 )
-from strata.ports import BlobCache, Embedder, unwatched
+from strata.ports import BlobCache, Embedder, Preambler, Preambles, unwatched
 from strata.retrieval.analyser import analyse
 
 _log = logging.getLogger(__name__)
 
 BATCH_FILES = 64
 BATCH_BYTES = 2 * 1024 * 1024
+PREAMBLE_BATCH_FILES = 16
 EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
 MOST_LINKS = 20_000
@@ -131,6 +133,14 @@ class _Readable:
     key: BlobKey
     source: SourceFile
     parsed: ParsedFile
+    usage: ModelUsage = field(default_factory=ModelUsage)
+
+    def with_preambles(self, preambles: Preambles) -> _Readable:
+        chunks = tuple(
+            replace(chunk, preamble=text, metadata={**chunk.metadata, "preamble": text}) if text else chunk
+            for chunk, text in zip(self.parsed.chunks, preambles.texts, strict=True)
+        )
+        return replace(self, parsed=replace(self.parsed, chunks=chunks), usage=preambles.usage)
 
     def prepared(self, chunks: Sequence[EmbeddedChunk]) -> PreparedBlob:
         return PreparedBlob(
@@ -139,36 +149,42 @@ class _Readable:
             chunks=tuple(chunks),
             links=self.parsed.links,
             notes=self.parsed.notes,
+            usage=self.usage,
         )
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchResult(Prepared):
-    """What came of one batch; `refusal` where the embedder refused all of it."""
+    """What came of one batch; `refusal` where a model refused all of it."""
 
-    refusal: EmbedderRejected | None = None
+    refusal: EmbedderRejected | GeneratorRejected | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparer:
-    """Puts files into the cache of prepared files, on several cores where `workers` is above 1."""
+    """Puts files into the cache of prepared files, on several cores where `workers` is above 1.
+
+    With a `preambler` one process waits for the chat model, which is what takes the time; batches are small then, so
+    that little is paid for twice where a worker ends in between.
+    """
 
     cache: BlobCache
     embedder: Embedder
     chunker: Chunker
     workers: int = 1
+    preambler: Preambler | None = None
 
     def prepare(
         self, sources: Iterable[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
     ) -> None:
         """Prepare each source; `done` is kept up to date, and `advanced` called at least every few seconds.
 
-        Raises `EmbedderRejected` when the embedder has refused every file so far, what `advanced` raises, and
-        `WorkerLost`.
+        Raises `EmbedderRejected` or `GeneratorRejected` when a model has refused every file so far, what `advanced`
+        raises, and `WorkerLost`.
         """
-        batches = _batches(sources)
+        batches = _batches(sources, files=BATCH_FILES if self.preambler is None else PREAMBLE_BATCH_FILES)
         first = list(islice(batches, 2))
-        if self.workers < 2 or len(first) < 2:
+        if self.preambler is not None or self.workers < 2 or len(first) < 2:
             for batch in chain(first, batches):
                 _add(done, self._batch(batch, advanced))
                 advanced()
@@ -186,7 +202,9 @@ class Preparer:
     def _batch(self, batch: Sequence[tuple[BlobKey, SourceFile]], advanced: Callable[[], None]) -> BatchResult:
         result = BatchResult()
         readable = self._parse(batch, result, advanced)
-        blobs = self._embed(readable, result, advanced)
+        if self.preambler is not None:
+            readable = self._preamble(self.preambler, readable, result, advanced)
+        blobs = self._embed(readable, result, advanced) if readable else []
         self.cache.keep(blobs)
         result.files = len(blobs)
         return result
@@ -206,6 +224,22 @@ class Preparer:
             _Readable(key=key, source=source, parsed=_file(parsed, chunks))
             for (key, source, parsed), chunks in zip(files, cut, strict=True)
         ]
+
+    def _preamble(
+        self, preambler: Preambler, files: Sequence[_Readable], done: BatchResult, advanced: Callable[[], None]
+    ) -> list[_Readable]:
+        """The files with their preambles; one that the chat model refuses has failed."""
+        texts = [(read_text(file.source.path, file.source.content), file.parsed.chunks) for file in files]
+        written: list[_Readable] = []
+        for file, preambles in zip(files, preambler.preambles(texts, advanced), strict=True):
+            if preambles.refusal is None:
+                written.append(file.with_preambles(preambles))
+                continue
+            done.failed[file.source.path] = preambles.refusal.message
+            done.refusal = preambles.refusal
+        if written:
+            done.refusal = None
+        return written
 
     def _embed(self, files: Sequence[_Readable], done: BatchResult, advanced: Callable[[], None]) -> list[PreparedBlob]:
         known = self.cache.earlier_vectors([file.key for file in files])
@@ -256,13 +290,15 @@ def _add(done: Prepared, result: BatchResult) -> None:
     done.failed |= result.failed
 
 
-def _batches(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[tuple[BlobKey, SourceFile]]]:
+def _batches(
+    sources: Iterable[tuple[BlobKey, SourceFile]], *, files: int
+) -> Iterator[list[tuple[BlobKey, SourceFile]]]:
     batch: list[tuple[BlobKey, SourceFile]] = []
     size = 0
     for key, source in sources:
         batch.append((key, source))
         size += len(source.content)
-        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+        if len(batch) >= files or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -18,16 +18,26 @@ from typing import Any
 from strata.errors import SessionNotFound, StrataError, TemporaryError, UploadRejected
 from strata.indexing.commit import Outcome
 from strata.indexing.new_index import Build, Built
-from strata.indexing.pipeline import Limits, Upload, key_of, preparer_of, recorded_sources, whole_plan, workers_of
+from strata.indexing.pipeline import (
+    Limits,
+    Upload,
+    key_of,
+    preamble_usage,
+    preparer_of,
+    recorded_sources,
+    whole_plan,
+    workers_of,
+)
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
 from strata.indexing.wanted import Wanted, WantedFile
 from strata.jobs.naming import EXECUTIONS_FOLDER, parse_object_key
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
 from strata.model.access import Session
+from strata.model.chat import Prices
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
-from strata.ports import BlobCache, Embedder, ObjectStore, SessionStore
+from strata.ports import BlobCache, Embedder, ObjectStore, Preambler, SessionStore
 
 PACKED_FILES = 200
 PACKED_BYTES = 16 * 1024 * 1024
@@ -36,7 +46,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexingStages:
-    """Keeps the promise of `strata.jobs.running.Stages`. The embedder is loaded by `prepare` alone."""
+    """Keeps the promise of `strata.jobs.running.Stages`. The models are loaded by `prepare` alone."""
 
     sessions: SessionStore
     cache: BlobCache
@@ -44,6 +54,8 @@ class IndexingStages:
     embedder: Callable[[], Embedder]
     built: Built
     settings: Limits
+    preambler: Callable[[], Preambler] | None = None
+    prices: Prices = field(default_factory=Prices)
 
     def plan(self, job: Job, progress: ReportProgress) -> PackedBatches:
         session = self._session(job)
@@ -93,7 +105,8 @@ class IndexingStages:
             progress(Progress(phase="preparing", done_files=prepared.files, counters=counters))
 
         try:
-            preparer = preparer_of(self.cache, self.embedder(), self.settings)
+            preambler = None if self.preambler is None else self.preambler()
+            preparer = preparer_of(self.cache, self.embedder(), self.settings, preambler)
             preparer.prepare(self._unpacked(session, batch_key), prepared, advanced)
         except StrataError as error:
             if not isinstance(error, TemporaryError):
@@ -118,6 +131,8 @@ class IndexingStages:
 
     def _build(self, job: Job, lease: Lease, progress: ReportProgress) -> Build:
         outcome = self._outcome(self._session(job), job)
+        if self.preambler is not None:
+            outcome = replace(outcome, usage=preamble_usage(self.cache, outcome, job, self.prices))
         total, counters = len(outcome.plan.upserts), outcome.counters(indexed_files=0)
 
         def filled(files: int, written: int) -> None:

@@ -72,6 +72,18 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """What is searched for beside a question: the question in other words, a passage that could answer it.
+
+    `note` says to a person why there is none.
+    """
+
+    query: str = ""
+    passage: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Also:
     """A row that is not shown because another one shows the same: its layer, and where it stands."""
 
@@ -157,7 +169,8 @@ class Retrieved:
     """Candidates, best first, and the state of the session that they come from.
 
     `best_distance` and `greatest_bm25` are the best scores of the two lists that were fused, also where `candidates`
-    is only a part of them: what a row's own scores are measured against.
+    is only a part of them: what a row's own scores are measured against. `notes` are sentences for a person on what did
+    not go as it should, say a reranker that failed; none when all is well.
     """
 
     candidates: tuple[Candidate, ...]
@@ -165,6 +178,16 @@ class Retrieved:
     embedding_model: str
     best_distance: float | None = None
     greatest_bm25: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedText:
+    """A file as it was indexed: its whole decoded text."""
+
+    path: str
+    blob_sha: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from strata.errors import InvalidPath, UnknownLayer
+from strata.model.chat import ModelUsage
 
 if TYPE_CHECKING:  # a function that accepts a job or tells its state needs no numpy, and starts without it
     import numpy as np
@@ -208,7 +209,8 @@ class Chunk:
     """A document cut to the embedder's limit: the unit that is stored, ranked and cited.
 
     `ordinal` counts the chunks of one file and layer from 0 in source order; (path, layer, ordinal) is unique
-    in an index. `context` is the deterministic header (path, section or qualified name, title).
+    in an index. `context` is the deterministic header (path, section or qualified name, title), `preamble` what a chat
+    model says of the chunk's place in its file, where that is asked for.
     """
 
     path: str
@@ -219,11 +221,12 @@ class Chunk:
     content: str
     span: Span
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    preamble: str = ""
 
     @property
     def embedded_text(self) -> str:
-        """What the embedder and the analyser see: the content under its context header."""
-        return f"{self.context}\n{self.content}" if self.context else self.content
+        """What the embedder and the analyser see: the content under its preamble and its context header."""
+        return "\n".join(part for part in (self.preamble, self.context, self.content) if part)
 
     @property
     def text_key(self) -> bytes:
@@ -262,10 +265,14 @@ class BlobKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedBlob:
-    """A file's chunks, embedded, with its bytes and links; `notes` are worth showing (say, a syntax error)."""
+    """A file's chunks, embedded, with its bytes and links; `notes` are worth showing (say, a syntax error).
+
+    `usage` is what a chat model used for its preambles.
+    """
 
     key: BlobKey
     source: bytes
     chunks: tuple[EmbeddedChunk, ...]
     links: tuple[Link, ...] = ()
     notes: tuple[Note, ...] = ()
+    usage: ModelUsage = field(default_factory=ModelUsage)

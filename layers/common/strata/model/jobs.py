@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 
 
@@ -49,7 +50,8 @@ class JobReport:
 
     `chunks` counts the whole index after the job. `skipped`, `failed` and `notes` are capped lists with reasons, in
     the order of paths; `notes` is what parsers say about files of the upload that are in the index, `note_count` how
-    many they say.
+    many they say. `usage` is what a chat model used for the preambles of the files that this job
+    prepared, in whichever of its workers; None where it writes none.
     """
 
     counters: Counters = field(default_factory=Counters)
@@ -59,6 +61,7 @@ class JobReport:
     failed: tuple[ReportedFile, ...] = ()
     notes: tuple[ReportedFile, ...] = ()
     note_count: int = 0
+    usage: ModelUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,23 +6,30 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
-from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Question, Retrieved
-from strata.model.corpus import Layer
-from strata.ports import ChunkSearch, Embedder, Reranker, SearchRequest
+from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, IndexedText, Question, Retrieved
+from strata.model.corpus import Layer, Vector
+from strata.ports import ChunkSearch, Embedder, Expander, Reranker, SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
 from strata.retrieval.naming import names_in
 from strata.retrieval.weighing import fusion_weights, shape_of
 
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""Of the files of one page: after it no further one begins, so that a reply stays within what a function may answer."""
 MAX_FILE_CHUNKS = 500
 """Rows that one call for exact files returns at most."""
 
 # What no embedder and no database can read: NUL, and halves of characters that a JSON escape may hold.
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
+
+_LEAST_LENGTH = 1e-3
+"""Of the middle of vectors: of ones that point away from each other nothing is left."""
 
 RERANKED_ROWS = 50
 """Rows of the fused list that are ranked anew: twice as many win 0.004 of nDCG@10 at the most."""
@@ -33,13 +40,15 @@ class Retriever:
     """Finds the chunks of a session that answer a question.
 
     `depth` is how many rows each list (dense, lexical) gives to the fusion; with a reranker, `RERANKED_ROWS` of the
-    fused ones are ranked anew before the best are returned.
+    fused ones are ranked anew before the best are returned. An `expander` adds other words to what is searched for;
+    rows are still ranked anew by the question as it was asked.
     """
 
     search: ChunkSearch
     embedder: Embedder
     depth: int
     reranker: Reranker | None = None
+    expander: Expander | None = None
 
     def retrieve(self, question: Question) -> Retrieved:
         """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
@@ -54,12 +63,13 @@ class Retriever:
         if not terms:
             raise InvalidQuery("The question holds no word and no number; ask in words.")
         weights = fusion_weights(shape_of(question.text, self.embedder.languages))
+        expansion = Expansion() if self.expander is None else self.expander.expand(question)
         found = self.search.search(
             SearchRequest(
                 question=question,
-                embedding=self.embedder.embed_query(question.text),
+                embedding=self._embedded(question.text, expansion),
                 embedding_model=self.embedder.model_id,
-                terms=terms,
+                terms=tuple(dict.fromkeys((*terms, *query_terms(expansion.query)))),
                 names=names_in(question.text),
                 depth=self.depth,
                 rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
@@ -68,9 +78,25 @@ class Retriever:
                 exact_weight=weights.exact,
             )
         )
+        if expansion.note:
+            found = replace(found, notes=(*found.notes, expansion.note))
         if self.reranker is not None:
             found = self.reranker.rerank(question, found)
         return replace(found, candidates=diversified(found.candidates, question.limit))
+
+    def _embedded(self, text: str, expansion: Expansion) -> Vector:
+        """The question's vector; with an expansion the middle of the question's, the rewritten one's and the passage's.
+
+        HyDE takes the question itself for one of the passages: what the model made up can't lead far away from it.
+        """
+        vectors = [self.embedder.embed_query(text)]
+        if expansion.query:
+            vectors.append(self.embedder.embed_query(expansion.query))
+        if expansion.passage:
+            vectors.append(self.embedder.embed_documents([expansion.passage])[0])
+        middle: Vector = np.stack(vectors).mean(axis=0, dtype=np.float32)
+        length = float(np.linalg.norm(middle))
+        return vectors[0] if len(vectors) == 1 or length < _LEAST_LENGTH else middle / np.float32(length)
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.
@@ -98,6 +124,14 @@ class Retriever:
         if not wanted:
             return ()
         return self.search.files(session_id, identity, wanted, layers=layers, limit=MAX_FILE_CHUNKS).candidates
+
+    def file_page(self, session_id: str, identity: Identity, *, after: str = "", limit: int = 100) -> list[IndexedText]:
+        """The next files that the caller may read, whole, behind the path `after`; empty when there are no more.
+
+        Raises `InvalidPath` for a path that can't be one, and `SessionNotFound`.
+        """
+        (behind,) = checked_paths([after]) or ("",)
+        return self.search.file_page(session_id, identity, after=behind, limit=limit, most_bytes=MAX_PAGE_BYTES)
 
 
 def _checked(question: Question) -> Question:

@@ -335,18 +335,20 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
-# The rows of each file by its path, once; OFFSET keeps the words out of that look-up.
+# The rows of each file once, by the wide table's key, since no narrow one has an index of paths. OFFSET keeps the words
+# out of that look-up.
 _FILE_COVERAGE = sql.SQL(""",
 rarest AS MATERIALIZED (
-    SELECT array_agg(key) AS keys, sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
+    SELECT sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
 ),
 covered_files AS MATERIALIZED (
     SELECT held.path AS covered_path, sum(asked.idf) / (SELECT idf FROM rarest) AS file_coverage
     FROM (
         SELECT DISTINCT file.path, asked.key
         FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN LATERAL (
-            SELECT chunk.term_keys FROM rag_chunk_terms AS chunk
-            WHERE chunk.path = file.path AND chunk.term_keys && (SELECT keys FROM rarest) AND {allowed}
+            SELECT chunk.term_keys
+            FROM rag_chunks AS wide JOIN rag_chunk_terms AS chunk USING (index_id, chunk_id)
+            WHERE wide.index_id = %(index_id)s::bigint AND wide.path = file.path AND {allowed}
             OFFSET 0
         ) AS row_of_file JOIN asked ON asked.rarity <= {covered_terms} AND asked.key = ANY (row_of_file.term_keys)
     ) AS held JOIN asked USING (key)
@@ -458,6 +460,26 @@ FROM session CROSS JOIN LATERAL (
     GROUP BY chunk.blob_id, chunk.path
 ) AS chunk
 JOIN rag_blob_cache AS cached USING (blob_id)
+""")
+
+
+# The next files by path, as many as fit: a file's bytes are read only where its running total begins within the limit.
+_FILE_PAGE = sql.SQL("""
+WITH {session}, page AS (
+    SELECT cached.blob_id, chunk.path, octet_length(cached.source) AS size,
+           sum(octet_length(cached.source)) OVER (ORDER BY chunk.path) AS total
+    FROM (
+        SELECT DISTINCT chunk.path, chunk.blob_id FROM rag_chunks AS chunk
+        WHERE {allowed} AND chunk.path > %(after)s
+        ORDER BY chunk.path LIMIT %(limit)s
+    ) AS chunk
+    JOIN rag_blob_cache AS cached USING (blob_id)
+)
+SELECT session.index_moved, page.path, cached.blob_sha, cached.source
+FROM session
+LEFT JOIN page ON page.total - page.size < %(most_bytes)s
+LEFT JOIN rag_blob_cache AS cached USING (blob_id)
+ORDER BY page.path
 """)
 
 
@@ -647,6 +669,19 @@ def sources_statement(session_id: str, identity: Identity, chunk_ids: Sequence[i
     return Statement(
         text=_SOURCES.format(session=_SESSION, allowed=_allowed(Filter())),
         parameters={**_session_parameters(session_id, identity), "chunk_ids": list(chunk_ids)},
+    )
+
+
+def file_page_statement(session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int) -> Statement:
+    """The next files by path: whether the index has moved, path, hash, bytes; one row without them if none is left."""
+    return Statement(
+        text=_FILE_PAGE.format(session=_SESSION, allowed=_allowed(Filter())),
+        parameters={
+            **_session_parameters(session_id, identity),
+            "after": after,
+            "limit": limit,
+            "most_bytes": most_bytes,
+        },
     )
 
 

@@ -63,11 +63,79 @@ class EmbedderSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweringSettings:
-    """`reranker` is `features` (a linear model over the ranking fields) or `none` (the order of the fusion)."""
+class ChatSettings:
+    """The chat model behind preambles and rewriting. `name` is `openai` (any server that speaks its API, at `url`),
+    `bedrock`, `extractive` (no model: it answers with a line of what it is shown), or empty: there is none. Prices are
+    for a million tokens, in any one currency; without them tokens alone are reported.
+    """
 
+    name: str = ""
+    model: str = ""
+    url: str = ""
+    key: str = field(default="", repr=False)
+    timeout_s: float = 30.0
+    input_price: float = 0.0
+    output_price: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreambleSettings:
+    """`name` is `chat` (the chat model writes a preamble for the chunks of `layers`) or `none`.
+
+    A preamble takes at most `tokens` of a chunk's; the model sees at most `document_characters` of the file, and
+    `parallel` calls run at the same time.
+    """
+
+    name: str = "none"
+    layers: str = "D3,C0"
+    tokens: int = 60
+    document_characters: int = 24_000
+    parallel: int = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteSettings:
+    """`name` is `none`, `rewrite` (the question in other words), `hyde` (a passage that could answer it) or `both`.
+
+    After `timeout_s` the plain question is searched. An expansion is kept for `cache_ttl_s`.
+    """
+
+    name: str = "none"
+    timeout_s: float = 2.5
+    cache_ttl_s: int = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerSettings:
+    """`name` is `features` (a linear model over the ranking fields), `none` (the order of the fusion), or a
+    cross-encoder that orders anew what `features` has put in front: `bedrock`, `cohere` and `tei` (servers, at `url`),
+    `onnx` (a model directory under `model_directory`, `reranker` unless `model` is another). After `timeout_s` the
+    order before stands. `price` is for a thousand questions.
+    """
+
+    name: str = "features"
+    model: str = ""
+    url: str = ""
+    key: str = field(default="", repr=False)
+    model_directory: str = ""
+    timeout_s: float = 3.0
+    rows: int = 50
+    price: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """The models that are optional."""
+
+    chat: ChatSettings = field(default_factory=ChatSettings)
+    preamble: PreambleSettings = field(default_factory=PreambleSettings)
+    rewrite: RewriteSettings = field(default_factory=RewriteSettings)
+    reranker: RerankerSettings = field(default_factory=RerankerSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringSettings:
     generator: str = "extractive"
-    reranker: str = "features"
     max_context_tokens: int = 3_000
     retrieval_depth: int = 50
     cache_ttl_s: int = 3_600
@@ -79,3 +147,4 @@ class Settings:
     indexing: IndexingSettings = field(default_factory=IndexingSettings)
     embedder: EmbedderSettings = field(default_factory=EmbedderSettings)
     answering: AnsweringSettings = field(default_factory=AnsweringSettings)
+    models: ModelSettings = field(default_factory=ModelSettings)

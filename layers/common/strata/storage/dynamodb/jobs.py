@@ -12,6 +12,7 @@ from typing import Any
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
+from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
 from strata.ports import Clock
@@ -544,6 +545,7 @@ def _job_of(item: Item) -> Job:
             failed=_reported(report["failed"]),
             notes=_reported(report.get("notes", ())),
             note_count=report.get("note_count", 0),
+            usage=None if report.get("usage") is None else ModelUsage(**report["usage"]),
         ),
         error_code=item["error_code"],
         error_message=item["error_message"],
@@ -571,6 +573,7 @@ def _report_text(report: JobReport) -> str:
             "failed": capped(report.failed),
             "notes": capped(report.notes),
             "note_count": report.note_count,
+            "usage": None if report.usage is None else asdict(report.usage),
         },
         ensure_ascii=False,
         separators=(",", ":"),

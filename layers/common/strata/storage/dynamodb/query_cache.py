@@ -27,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamoQueryCache:
-    """Candidates, without explanations, as compressed JSON under `query#<format>#<key>`.
+    """A `QueryCache` and a `TextCache`: candidates, without explanations, as compressed JSON under
+    `query#<format>#<key>`, texts under `text#<key>`.
 
     The table's key is `pk`, its TTL `expires_at`. DynamoDB removes expired items hours later, so a reader looks at the
     time too. An item that can't be read (another release wrote it) is absent. Every failure is a `StrataError`.
@@ -37,9 +38,8 @@ class DynamoQueryCache:
     clock: Clock
 
     def get(self, key: str) -> Retrieved | None:
-        with _failures():
-            item = self.table.get(_item_key(key))
-        if item is None or int(item.get("expires_at", 0)) <= self.clock.now().timestamp():
+        item = self._get(_item_key(key))
+        if item is None:
             return None
         try:
             return _retrieved(json.loads(zlib.decompress(item["body"])))
@@ -53,13 +53,33 @@ class DynamoQueryCache:
         body = zlib.compress(text.encode(), level=1)
         if len(body) > MAX_BODY_BYTES:
             return
-        expires_at = int(self.clock.now().timestamp()) + ttl_s
+        self._put({**_item_key(key), "body": body}, ttl_s)
+
+    def get_text(self, key: str) -> str | None:
+        item = self._get(_text_key(key))
+        text = None if item is None else item.get("text")
+        return text if isinstance(text, str) else None
+
+    def put_text(self, key: str, text: str, *, ttl_s: int) -> None:
+        if len(text.encode()) <= MAX_BODY_BYTES:
+            self._put({**_text_key(key), "text": text}, ttl_s)
+
+    def _get(self, key: dict[str, str]) -> Mapping[str, Any] | None:
         with _failures():
-            self.table.put({**_item_key(key), "body": body, "expires_at": expires_at})
+            item = self.table.get(key)
+        return None if item is None or int(item.get("expires_at", 0)) <= self.clock.now().timestamp() else item
+
+    def _put(self, item: Mapping[str, Any], ttl_s: int) -> None:
+        with _failures():
+            self.table.put({**item, "expires_at": int(self.clock.now().timestamp()) + ttl_s})
 
 
 def _item_key(key: str) -> dict[str, str]:
     return {"pk": f"query#{_FORMAT}#{key}"}
+
+
+def _text_key(key: str) -> dict[str, str]:
+    return {"pk": f"text#{key}"}
 
 
 @contextmanager

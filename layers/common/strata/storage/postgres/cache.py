@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from strata.errors import SessionNotFound
 from strata.jobs.fault_points import reach
+from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, EmbeddedChunk, Link, Note, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
@@ -61,6 +63,15 @@ class PostgresBlobCache:
         rows = self._database.transact(lambda c: c.execute(self._sql["earlier_vectors"], _columns(wanted)).fetchall())
         return {bytes(text_key): copying.vector(bytes(embedding)) for text_key, embedding in rows}
 
+    def usage(self, keys: Collection[BlobKey], *, since: datetime) -> ModelUsage:
+        if not keys:
+            return ModelUsage()
+        parameters = {**_columns(list(keys)), "since": since}
+        ((calls, input_tokens, output_tokens),) = self._database.transact(
+            lambda c: c.execute(self._sql["usage"], parameters).fetchall()
+        )
+        return ModelUsage(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens)
+
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:
         """The words go into the dictionary in a transaction of their own before: it is shared by everybody, so its
         rows are locked for as short as possible, and a word without a chunk does no harm.
@@ -101,6 +112,9 @@ class PostgresBlobCache:
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
             "notes": [json.dumps([storable_text(note.text) for note in blob.notes]) for blob in blobs.values()],
+            "calls": [blob.usage.calls for blob in blobs.values()],
+            "input_tokens": [blob.usage.input_tokens for blob in blobs.values()],
+            "output_tokens": [blob.usage.output_tokens for blob in blobs.values()],
         }
         added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
         reach("in_cache_write")

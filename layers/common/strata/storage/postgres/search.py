@@ -16,7 +16,7 @@ from psycopg import sql
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.indexing.reading import read_text
 from strata.model.access import Identity
-from strata.model.asking import Candidate, Explanation, Retrieved
+from strata.model.asking import Candidate, Explanation, IndexedText, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.ports import SearchRequest
 from strata.retrieval.explain import explanation
@@ -26,6 +26,7 @@ from strata.retrieval.statements import (
     NO_INDEX,
     SESSION_COLUMNS,
     Statement,
+    file_page_statement,
     files_statement,
     index_statement,
     search_statement,
@@ -92,16 +93,35 @@ class PostgresSearch:
             texts.update(dict.fromkeys(found, read_text(path, content)))
         return texts
 
+    def file_page(
+        self, session_id: str, identity: Identity, *, after: str, limit: int, most_bytes: int
+    ) -> list[IndexedText]:
+        statement = file_page_statement(session_id, identity, after=after, limit=limit, most_bytes=most_bytes)
+        rows = self._settled(statement, session_id, identity, moved=0)
+        return [
+            IndexedText(path=path, blob_sha=blob_sha, text=read_text(path, content))
+            for _, path, blob_sha, content in rows
+            if path is not None
+        ]
+
     def _found(self, statement: Statement, session_id: str, identity: Identity) -> list[dict[str, Any]]:
         """The rows by column name: at least one, without a chunk if nothing was found."""
+        rows = self._settled(statement, session_id, identity, moved=SESSION_COLUMNS.index("index_moved"))
+        return [dict(zip(SESSION_COLUMNS + CANDIDATE_COLUMNS, row, strict=True)) for row in rows]
+
+    def _settled(
+        self, statement: Statement, session_id: str, identity: Identity, *, moved: int
+    ) -> list[tuple[Any, ...]]:
+        """The rows of the live index, at least one; the column `moved` says that they are not. Raises
+        `SessionNotFound`.
+        """
         limit = time.monotonic() + _PATIENCE_S
         while True:
             rows = self._rows(statement, session_id, identity)
-            found = [dict(zip(SESSION_COLUMNS + CANDIDATE_COLUMNS, row, strict=True)) for row in rows]
-            if not found:
+            if not rows:
                 raise SessionNotFound
-            if not found[0]["index_moved"]:
-                return found
+            if not rows[0][moved]:
+                return rows
             self._indexes.pop(session_id, None)
             if time.monotonic() > limit:
                 raise StoreUnavailable("The session's index is being replaced all the time; ask again.")

@@ -14,6 +14,17 @@ FROM unnest(%(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob
     WITH ORDINALITY AS k (tenant, repo_id, path, blob_sha, place)
 JOIN rag_blob_cache AS b USING (tenant, repo_id, path, blob_sha);
 
+-- name: usage
+-- What chat models used for those of the keys that were kept since then.
+SELECT coalesce(sum(b.model_calls), 0)::bigint, coalesce(sum(b.model_input_tokens), 0)::bigint,
+       coalesce(sum(b.model_output_tokens), 0)::bigint
+FROM unnest(
+    %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[], %(pipeline_versions)s::text[],
+    %(embedding_models)s::text[]
+) AS k (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model)
+JOIN rag_blob_cache AS b USING (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model)
+WHERE b.created_at >= %(since)s;
+
 -- name: notes
 -- What was said about those of the keys that something was said about.
 SELECT b.path, b.notes
@@ -64,13 +75,19 @@ ON CONFLICT (term) DO NOTHING;
 
 -- name: add_blobs
 -- The files that were not there; in order, for the same reason as above. `notes` are JSON arrays of texts.
-INSERT INTO rag_blob_cache (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes)
+INSERT INTO rag_blob_cache (
+    tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, model_calls, model_input_tokens,
+    model_output_tokens
+)
 SELECT k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embedding_model, k.source,
-       ARRAY(SELECT jsonb_array_elements_text(k.notes::jsonb))
+       ARRAY(SELECT jsonb_array_elements_text(k.notes::jsonb)), k.calls, k.input_tokens, k.output_tokens
 FROM unnest(
     %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[], %(pipeline_versions)s::text[],
-    %(embedding_models)s::text[], %(sources)b::bytea[], %(notes)s::text[]
-) AS k (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes)
+    %(embedding_models)s::text[], %(sources)b::bytea[], %(notes)s::text[], %(calls)s::int[],
+    %(input_tokens)s::bigint[], %(output_tokens)s::bigint[]
+) AS k (
+    tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, calls, input_tokens, output_tokens
+)
 ORDER BY k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embedding_model
 ON CONFLICT (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model) DO NOTHING
 RETURNING blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model;

@@ -1,0 +1,151 @@
+"""A judged set as a session: parsed, cut, embedded and committed by the product, in a Postgres of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from strata.indexing import pipeline_version
+from strata.indexing.chunking import Chunker
+from strata.indexing.prepare import Prepared, Preparer, embed
+from strata.model.access import Identity
+from strata.model.corpus import BlobKey, Chunk, FileEntry, PreparedBlob, SourceFile, blob_sha_of
+from strata.model.jobs import Counters
+from strata.ports import BlobCache, ChunkSearch, CommitRequest, Preambler, SessionStore, unwatched
+from strata.settings.model import IndexingSettings
+from strata_eval.dataset import JudgedSet, read_set
+from strata_eval.judgements import read_given_chunks
+from strata_eval.vector_cache import CachedEmbedder
+
+GIVEN = "-given"
+"""After a set's name: the chunks that the set brings along, in place of our own."""
+PREAMBLED = "-preambles"
+"""After a session's name: that of the same set with preambles."""
+IDENTITY = Identity(subject="eval", tenant="eval")
+
+
+def read_any_set(data: Path, name: str) -> JudgedSet:
+    judged = read_set(data / name.removesuffix(GIVEN))
+    return JudgedSet(name=name, documents=judged.documents, queries=judged.queries, relevant=judged.relevant)
+
+
+def index_set(
+    judged: JudgedSet,
+    data: Path,
+    *,
+    embedder: CachedEmbedder,
+    sessions: SessionStore,
+    cache: BlobCache,
+    preambler: Preambler | None = None,
+) -> int:
+    """Parse, cut, embed and commit every file of the set into a session of its name (with `PREAMBLED` behind it, if a
+    preambler writes for its chunks); returns its chunks.
+    """
+    session_id = judged.name if preambler is None else f"{judged.name}{PREAMBLED}"
+    version = pipeline_version("" if preambler is None else preambler.version)
+    sessions.create(
+        session_id=session_id,
+        identity=IDENTITY,
+        project_id=judged.name,
+        embedding_model=embedder.model_id,
+        dimension=embedder.dimension,
+        pipeline_version=version,
+    )
+    sources = [_source(document.path, document.text) for document in judged.documents]
+    keys = {
+        source.path: BlobKey(
+            tenant=IDENTITY.tenant,
+            repo_id=judged.name,
+            path=source.path,
+            blob_sha=source.entry.blob_sha,
+            pipeline_version=version,
+            embedding_model=embedder.model_id,
+        )
+        for source in sources
+    }
+    if judged.name.endswith(GIVEN):
+        given = read_given_chunks(data / judged.name.removesuffix(GIVEN))
+        chunks = [given.get(source.path, []) for source in sources]
+        if preambler is not None:
+            chunks = _preambled(preambler, [document.text for document in judged.documents], chunks)
+        cache.keep(
+            [
+                PreparedBlob(key=keys[source.path], source=source.content, chunks=tuple(embed(cut, embedder)))
+                for source, cut in zip(sources, chunks, strict=True)
+            ]
+        )
+        failed: Mapping[str, str] = {}
+    else:
+        limits = IndexingSettings()
+        chunker = Chunker(
+            counter=embedder,
+            chunk_tokens=limits.chunk_tokens,
+            overlap_tokens=limits.overlap_tokens,
+            reserved_tokens=0 if preambler is None else preambler.reserved_tokens,
+        )
+        done = Prepared()
+        preparer = Preparer(cache=cache, embedder=embedder, chunker=chunker, preambler=preambler)
+        preparer.prepare([(keys[source.path], source) for source in sources], done, unwatched)
+        failed = done.failed
+    upserts = tuple(source.entry for source in sources if source.path not in failed)
+    committed = sessions.commit(
+        CommitRequest(
+            session_id=session_id,
+            job_id=f"eval-{session_id}",
+            seq=1,
+            fence=1,
+            upserts=upserts,
+            keys={entry.path: keys[entry.path] for entry in upserts},
+            rights=(),
+            deletes=(),
+            counters=Counters(indexed_files=len(upserts), failed_files=len(failed)),
+        )
+    )
+    return committed.chunks
+
+
+def _preambled(preambler: Preambler, texts: Sequence[str], chunks: Sequence[list[Chunk]]) -> list[list[Chunk]]:
+    """A file that the chat model refuses keeps its chunks as they are."""
+    written = preambler.preambles(list(zip(texts, chunks, strict=True)), unwatched)
+    return [
+        cut
+        if preambles.refusal
+        else [replace(chunk, preamble=text) for chunk, text in zip(cut, preambles.texts, strict=True)]
+        for cut, preambles in zip(chunks, written, strict=True)
+    ]
+
+
+@contextmanager
+def postgres() -> Iterator[tuple[SessionStore, BlobCache, ChunkSearch]]:
+    """The stores on a Postgres of their own, which is gone afterwards."""
+    from strata.storage.postgres.cache import PostgresBlobCache
+    from strata.storage.postgres.connection import Database
+    from strata.storage.postgres.migrate import migrate
+    from strata.storage.postgres.search import PostgresSearch
+    from strata.storage.postgres.sessions import PostgresSessionStore
+    from strata_local.postgres import BundledPostgres
+
+    with TemporaryDirectory(prefix="strata-eval-") as name:
+        folder = Path(name)
+        server = BundledPostgres(
+            folder / "postgres", log_path=folder / "postgres.log", passwords_file=folder / "passwords.json"
+        )
+        urls = server.start()
+        try:
+            migrate(urls.owner, passwords=urls.passwords)
+            index, query = Database(urls.index), Database(urls.query)
+            yield PostgresSessionStore(index), PostgresBlobCache(index), PostgresSearch(query)
+            index.close()
+            query.close()
+        finally:
+            server.stop()
+
+
+def _source(path: str, text: str) -> SourceFile:
+    content = text.encode("utf-8", "surrogatepass")
+    return SourceFile(
+        entry=FileEntry(path=path, blob_sha=blob_sha_of(content), size_bytes=len(content)), content=content
+    )
