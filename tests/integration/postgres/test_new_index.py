@@ -203,6 +203,7 @@ def test_a_search_runs_after_an_index_that_is_replaced_again_and_again(
 ) -> None:
     blob = prepare(cache, "a.md", "word")
     store.commit(commit_request(blob))
+    monkeypatch.setattr("strata.storage.postgres.search._PATIENCE_S", 60.0)  # the swaps' time is the machine's business
     database = Database(postgres.query_url)
     search = PostgresSearch(database)
     learn, swaps = search._index_of, iter(range(2, 12))
