@@ -21,7 +21,7 @@ from strata.retrieval.analyser import analyse
 from strata.retrieval.bm25 import K1, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import RANK_CONSTANT
-from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS, FIRST_SHARE
+from strata.retrieval.statements import FILE_ROWS, FIRST_SHARE
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -71,29 +71,11 @@ class MemorySearch:
                 scores[posting.chunks[inside]] += posting.weights[inside] * rarity
         return scores
 
-    def file_coverage(self, terms: Sequence[str], layers: Sequence[Layer] = ()) -> Floats:
-        """For every chunk, the share of the question's rarest terms that its file holds, by idf."""
-        covered = self._covered(layers)
-        files: list[tuple[int, Numbers]] = []
-        for term in dict.fromkeys(terms):
-            if (posting := self._postings.get(term)) and (inside := covered[posting.chunks]).any():
-                files.append((int(inside.sum()), self._files[posting.chunks[inside]]))
-        files.sort(key=lambda held: held[0])
-        most = files[min(COVERED_TERMS, len(files)) - 1][0] if files else 0
-        shares, whole = np.zeros(self._files.max(initial=-1) + 1), 0.0
-        for frequency, holders in files:
-            if frequency <= most:
-                rarity = idf(int(covered.sum()), frequency)
-                shares[np.unique(holders)] += rarity
-                whole += rarity
-        coverage: Floats = shares[self._files] / (whole or 1.0)
-        return coverage
-
     def search(self, request: SearchRequest) -> Retrieved:
         layers = request.question.filter.layers
         covered = self._covered(layers)
         depth = max(request.depth, request.rows, request.question.limit)
-        distances, bm25, coverage = None, None, None
+        distances, bm25 = None, None
         dense, lexical = np.array([], dtype=np.int64), np.array([], dtype=np.int64)
         if request.embedding is not None:
             distances = 1.0 - (self.vectors @ request.embedding.astype(np.float32)).astype(np.float64)
@@ -101,7 +83,6 @@ class MemorySearch:
             dense = _first(distances, min(depth, int(covered.sum())))
         if request.terms:
             bm25 = self.bm25(request.terms, layers)
-            coverage = self.file_coverage(request.terms, layers)
             lexical = _first(-bm25, min(depth, int((bm25 > 0).sum())))
         ranks = [{int(chunk): rank for rank, chunk in enumerate(ranking, start=1)} for ranking in (dense, lexical)]
         scores = {
@@ -132,7 +113,6 @@ class MemorySearch:
                     bm25=None if bm25 is None else float(bm25[number]),
                     test_penalty=int(request.question.filter.prefer_non_tests and looks_like_test(chunk.path)),
                     layer_rank=LAYER_RANKS[chunk.layer],
-                    file_coverage=None if coverage is None else float(coverage[number]),
                 )
                 for number in best
                 for chunk in (self.chunks[number],)

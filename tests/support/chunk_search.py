@@ -18,10 +18,10 @@ from strata.model.access import Identity, Session
 from strata.model.asking import Candidate, Filter, IndexedText, Retrieved
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Vector
 from strata.ports import SearchRequest
-from strata.retrieval.bm25 import idf, scores
+from strata.retrieval.bm25 import scores
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import reciprocal_rank_fusion
-from strata.retrieval.statements import COVERED_TERMS, FILE_ROWS, FIRST_SHARE
+from strata.retrieval.statements import FILE_ROWS, FIRST_SHARE
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,6 @@ class FakeChunkSearch:
         dense = sorted(drawn, key=lambda chunk_id: (distances[chunk_id], chunk_id))
         drawn = sorted(bm25, key=lambda chunk_id: (tier[chunk_id], -bm25[chunk_id], chunk_id))[:depth]
         lexical = sorted(drawn, key=lambda chunk_id: (-bm25[chunk_id], chunk_id))
-        coverage = self.file_coverage(request, list(allowed.values()))
         exact = _exact(request, list(allowed.values()), bm25, tier, depth)
         weights = [request.dense_weight, request.lexical_weight, request.exact_weight]
         fused = dict(reciprocal_rank_fusion([dense, lexical, exact], weights=weights))
@@ -99,7 +98,6 @@ class FakeChunkSearch:
                     lexical_rank=_rank(lexical, chunk_id),
                     bm25=bm25.get(chunk_id, 0.0) if request.terms else None,
                     exact_rank=_rank(exact, chunk_id),
-                    file_coverage=coverage[allowed[chunk_id].chunk.path] if request.terms else None,
                     prefer_bonus=-tier[chunk_id][0],
                     test_penalty=tier[chunk_id][1],
                 )
@@ -173,23 +171,6 @@ class FakeChunkSearch:
             {chunk.chunk_id: chunk.embedded.term_counts for chunk in covered},
             {chunk.chunk_id: averages[chunk.chunk.layer] for chunk in covered},
         )
-
-    def file_coverage(self, request: SearchRequest, allowed: Sequence[IndexedChunk]) -> dict[str, float]:
-        """By path: what share of the rarest asked terms, by idf, stands in the file's chunks that may be found."""
-        session_id, layers = request.question.session_id, request.question.filter.layers
-        covered = [chunk for chunk in self.chunks.get(session_id, []) if not layers or chunk.chunk.layer in layers]
-        frequencies = {term: sum(term in chunk.embedded.term_counts for chunk in covered) for term in request.terms}
-        held = sorted(frequency for frequency in frequencies.values() if frequency)
-        rarest = {
-            term: idf(len(covered), frequency)
-            for term, frequency in frequencies.items()
-            if frequency and frequency <= held[min(COVERED_TERMS, len(held)) - 1]
-        }
-        words: dict[str, set[str]] = {}
-        for chunk in allowed:
-            words.setdefault(chunk.chunk.path, set()).update(chunk.embedded.term_counts)
-        whole = sum(rarest.values()) or 1.0
-        return {path: sum(rarest[term] for term in rarest.keys() & found) / whole for path, found in words.items()}
 
     def _session(self, session_id: str, identity: Identity) -> Session:
         session = self.sessions.get(session_id)
@@ -280,7 +261,6 @@ def _candidate(
     lexical_rank: int | None = None,
     bm25: float | None = None,
     exact_rank: int | None = None,
-    file_coverage: float | None = None,
     prefer_bonus: int = 0,
     test_penalty: int = 0,
 ) -> Candidate:
@@ -304,5 +284,4 @@ def _candidate(
         test_penalty=test_penalty,
         layer_rank=LAYER_RANKS[chunk.layer],
         exact_rank=exact_rank,
-        file_coverage=file_coverage,
     )

@@ -71,18 +71,14 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@pytest.fixture(
-    autouse=True, params=[(2_000, 10, 0.7), (40, 3, 0.0), (1, 20, 0.3)], ids="first draw of {0[0]} rows".format
-)
+@pytest.fixture(autouse=True, params=[(2_000, 0.7), (40, 0.0), (1, 0.3)], ids="first draw of {0[0]} rows".format)
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first draw looks up every term of the question, some, or one.
 
-    All its words are looked for in whole files, or some; files give way to others from the start, or later.
+    Files give way to others from the start, or later.
     """
-    first_draw_rows, covered_terms, first_share = request.param
+    first_draw_rows, first_share = request.param
     monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw_rows)
-    monkeypatch.setattr(statements, "COVERED_TERMS", covered_terms)
-    monkeypatch.setattr(chunk_search, "COVERED_TERMS", covered_terms)
     monkeypatch.setattr(statements, "FIRST_SHARE", first_share)
     monkeypatch.setattr(chunk_search, "FIRST_SHARE", first_share)
 
@@ -136,13 +132,12 @@ def test_rows_are_those_of_the_twin_for_any_caller_filter_and_question(filled: S
 
 
 def assert_same(actual: tuple[Candidate, ...], expected: tuple[Candidate, ...]) -> None:
-    """Equal but for the last digits of floats: distances, BM25, coverage."""
-    blank = {"distance": None, "bm25": None, "file_coverage": None}
+    """Equal but for the last digits of floats: distances, BM25."""
+    blank = {"distance": None, "bm25": None}
     assert [replace(row, **blank) for row in actual] == [replace(row, **blank) for row in expected]
     for one, other in zip(actual, expected, strict=True):
         assert one.bm25 == about(other.bm25)
         assert one.distance == about(other.distance)
-        assert one.file_coverage == about(other.file_coverage)
 
 
 def about(expected: float | None) -> object:

@@ -86,11 +86,6 @@ def test_prose_gives_way_where_the_question_says_what_code_does() -> None:
     assert column("prose_for_code", "How do I open a file?", found) == [0.0, 0.0]
 
 
-def test_what_the_whole_file_holds_counts_for_each_of_its_rows() -> None:
-    found = retrieved(row(1, file_coverage=0.75), row(2, file_coverage=None))
-    assert column("file_coverage", "how to run", found) == [0.75, 0.0]
-
-
 def test_identifiers_must_stand_letter_for_letter() -> None:
     found = retrieved(row(1, content="x = blob_sha\n"), row(2, content="x = blob + sha\n"))
     assert column("identifiers", "where is blob_sha made", found) == [1.0, 0.0]

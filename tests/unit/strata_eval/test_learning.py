@@ -24,7 +24,7 @@ def lessons(count: int = 40, *, telling: str, sign: float = 1.0) -> list[Lesson]
     return made
 
 
-@pytest.mark.parametrize("telling", ["cosine", "near_unclear", "file_coverage"])
+@pytest.mark.parametrize("telling", ["cosine", "near_unclear", "file_words"])
 def test_the_field_that_tells_gets_the_most_weight(telling: str) -> None:
     weights = learn([Pack(lessons(telling=telling))])
     assert max(weights, key=lambda name: weights[name]) == telling

@@ -135,9 +135,7 @@ class Candidate:
     the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
     every row, whichever list found it; None means that the search had no vector, or no words. `exact_rank` is the
     row's place among those that hold a name or a quoted phrase of the question, `structural_rank` its place among the
-    neighbours of the best rows. `file_coverage` says how much of the question the row's whole file holds: the share of
-    the question's rarest words, rare ones counting more, that stand in any of its rows, 0 to 1; None without words.
-    `also` names the rows that this one stands for.
+    neighbours of the best rows. `also` names the rows that this one stands for.
     """
 
     chunk_id: int
@@ -159,7 +157,6 @@ class Candidate:
     layer_rank: int = 0
     exact_rank: int | None = None
     structural_rank: int | None = None
-    file_coverage: float | None = None
     also: tuple[Also, ...] = ()
     explanation: Explanation | None = None
 

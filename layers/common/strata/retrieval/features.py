@@ -41,7 +41,6 @@ FEATURES = (
     "file_bm25_clear",  # file_bm25, likewise
     "file_words",  # share of the question's words that the file's rows here hold, rare words counting more
     "file_words_clear",  # file_words, likewise
-    "file_coverage",  # share of the question's rarest words that the whole file holds, rare ones counting more
     "file_name",  # words of the question in the file's name, words that few rows hold counting more
     "identifiers",  # share of the identifiers in the question that stand here letter for letter
     "prose_for_code",  # a page of prose, where the question says what code does or should do
@@ -142,7 +141,6 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
         "file_bm25_clear": file_bm25 * clear,
         "file_words": file_words,
         "file_words_clear": file_words * clear,
-        "file_coverage": np.array([row.file_coverage or 0.0 for row in rows]),
         "file_name": _coverage(query_terms(text), [_name_terms(row.path) for row in rows]),
         "identifiers": _identifier_shares(shape, rows),
         "prose_for_code": (1.0 - source) * tells_what_code_does(text),

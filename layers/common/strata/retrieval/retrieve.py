@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
 from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, IndexedText, Question, Retrieved
@@ -26,10 +24,6 @@ MAX_FILE_CHUNKS = 500
 
 # What no embedder and no database can read: NUL, and halves of characters that a JSON escape may hold.
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-_LEAST_LENGTH = 1e-3
-"""Of the middle of vectors: of ones that point away from each other nothing is left."""
 
 RERANKED_ROWS = 50
 """Rows of the fused list that are ranked anew: twice as many win 0.004 of nDCG@10 at the most."""
@@ -94,9 +88,11 @@ class Retriever:
             vectors.append(self.embedder.embed_query(expansion.query))
         if expansion.passage:
             vectors.append(self.embedder.embed_documents([expansion.passage])[0])
-        middle: Vector = np.stack(vectors).mean(axis=0, dtype=np.float32)
-        length = float(np.linalg.norm(middle))
-        return vectors[0] if len(vectors) == 1 or length < _LEAST_LENGTH else middle / np.float32(length)
+        if len(vectors) == 1:
+            return vectors[0]
+        from strata.retrieval.vectors import middle_of  # brings numpy, which a function starts without
+
+        return middle_of(vectors)
 
     def retrieve_lexical_code(self, question: Question) -> tuple[Candidate, ...]:
         """Source chunks (C0) by words alone: for code when there is no vector.

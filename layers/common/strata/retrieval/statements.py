@@ -36,8 +36,6 @@ FIRST_DRAW_ROWS = 2_000
 FIRST_SHARE, FILE_ROWS = 0.7, 2
 """Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
 way to others: whoever ranks anew can't take what is not there."""
-COVERED_TERMS = 10
-"""Of the question's words the rarest, as many and those as rare as the last of them, are looked for in whole files."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
 SEEDS = 10
@@ -69,7 +67,7 @@ class Statement:
 CANDIDATE_COLUMNS = (
     "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
     "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
-    "prefer_bonus", "test_penalty", "file_coverage",
+    "prefer_bonus", "test_penalty",
     "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
 )  # fmt: skip
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
@@ -335,26 +333,6 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
-# The rows of each file once, by the wide table's key, since no narrow one has an index of paths. OFFSET keeps the words
-# out of that look-up.
-_FILE_COVERAGE = sql.SQL(""",
-rarest AS MATERIALIZED (
-    SELECT sum(idf) AS idf FROM asked WHERE rarity <= {covered_terms}
-),
-covered_files AS MATERIALIZED (
-    SELECT held.path AS covered_path, sum(asked.idf) / (SELECT idf FROM rarest) AS file_coverage
-    FROM (
-        SELECT DISTINCT file.path, asked.key
-        FROM (SELECT DISTINCT path FROM fused) AS file CROSS JOIN LATERAL (
-            SELECT chunk.term_keys
-            FROM rag_chunks AS wide JOIN rag_chunk_terms AS chunk USING (index_id, chunk_id)
-            WHERE wide.index_id = %(index_id)s::bigint AND wide.path = file.path AND {allowed}
-            OFFSET 0
-        ) AS row_of_file JOIN asked ON asked.rarity <= {covered_terms} AND asked.key = ANY (row_of_file.term_keys)
-    ) AS held JOIN asked USING (key)
-    GROUP BY held.path
-)""")
-
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
 scored AS (
@@ -382,17 +360,16 @@ fused AS (
     ) AS numbered
     ORDER BY {preferred_first} place > %(first_rows)s AND row_of_file > {file_rows}, score DESC, chunk_id
     LIMIT %(rows)s
-){file_coverage}
+)
 SELECT {columns}
 FROM session LEFT JOIN (
     SELECT fused.chunk_id, fused.dense_rank, fused.lexical_rank, fused.exact_rank,
            fused.structural_rank, fused.score,
            fused.prefer_bonus, fused.test_penalty, {distance} AS distance, {bm25} AS bm25,
            {explained}
-           {covered} AS file_coverage,
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
            wide.path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_coverage} {joined_readable}
+    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
     WHERE {allowed}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
@@ -433,7 +410,7 @@ FROM session LEFT JOIN (
     SELECT chunk.*, 0::float8 AS score, NULL::bigint AS dense_rank, NULL::float8 AS distance,
            NULL::bigint AS lexical_rank, NULL::float8 AS bm25, 0 AS prefer_bonus, 0 AS test_penalty,
            NULL::bigint AS exact_rank, NULL::bigint AS structural_rank, NULL::jsonb AS terms,
-           NULL::text[] AS session_principals, NULL::float8 AS file_coverage,
+           NULL::text[] AS session_principals,
            NULL::text[] AS file_principals, NULL::float8 AS best_distance, NULL::float8 AS greatest_bm25
     FROM rag_chunks AS chunk
     WHERE {allowed} AND chunk.path = ANY (%(paths)s::text[])
@@ -537,7 +514,6 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
         file_rows=sql.Literal(FILE_ROWS),
-        **_file_coverage(request, allowed),
         distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
         bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
         allowed=_readable("wide"),
@@ -560,16 +536,6 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         **_name_parameters(names),
     }
     return Statement(text=text, parameters=parameters)
-
-
-def _file_coverage(request: SearchRequest, allowed: sql.Composable) -> dict[str, sql.Composable]:
-    if not request.terms:
-        return {"file_coverage": sql.SQL(""), "joined_coverage": sql.SQL(""), "covered": sql.SQL("NULL::float8")}
-    return {
-        "file_coverage": _FILE_COVERAGE.format(allowed=allowed, covered_terms=sql.Literal(COVERED_TERMS)),
-        "joined_coverage": sql.SQL("LEFT JOIN covered_files ON covered_path = fused.path"),
-        "covered": sql.SQL("coalesce(covered_files.file_coverage, 0)"),
-    }
 
 
 def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:

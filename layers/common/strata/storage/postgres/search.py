@@ -199,7 +199,6 @@ def _candidate(row: Mapping[str, Any], request: SearchRequest | None) -> Candida
         layer_rank=LAYER_RANKS[layer],
         exact_rank=row["exact_rank"],
         structural_rank=row["structural_rank"],
-        file_coverage=row["file_coverage"],
         explanation=_explanation(row, request) if request is not None and request.question.explain else None,
     )
 
