@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from strata.errors import StrataError
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 from strata_bench.cloud import run_cloud
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
 from strata_bench.given import commit_chunks, read_chunks

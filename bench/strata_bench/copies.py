@@ -13,7 +13,9 @@ from strata.indexing import PIPELINE_VERSION
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import embed, parse_file
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, Vector, blob_sha_of
-from strata.ports import BlobCache, Embedder, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.embedding import Embedder
+from strata.ports.sessions import SessionStore
 from strata_bench.corpus import Corpus
 from strata_bench.given import commit_blobs
 

@@ -11,7 +11,9 @@ from strata.indexing import PIPELINE_VERSION
 from strata.indexing.prepare import embed
 from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, FileEntry, Layer, PreparedBlob, Span, blob_sha_of
 from strata.model.jobs import Counters
-from strata.ports import BlobCache, CommitRequest, Embedder, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.embedding import Embedder
+from strata.ports.sessions import CommitRequest, SessionStore
 from strata_bench.corpus import text_rows
 
 LAYER = Layer.C0_SOURCE_CHUNKS

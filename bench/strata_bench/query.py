@@ -11,7 +11,8 @@ import numpy as np
 
 from strata.model.asking import Retrieved
 from strata.model.corpus import Vector, Vectors
-from strata.ports import Embedder, SearchRequest
+from strata.ports.embedding import Embedder
+from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.storage.postgres.connection import Database, connect
 from strata.storage.postgres.search import PostgresSearch

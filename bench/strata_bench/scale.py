@@ -10,7 +10,8 @@ from typing import Any
 from strata.model.access import Identity
 from strata.model.asking import Filter, Question
 from strata.model.corpus import EmbeddedChunk, Vector
-from strata.ports import Embedder, SearchRequest
+from strata.ports.embedding import Embedder
+from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.naming import names_in
 from strata.storage.postgres.connection import connect

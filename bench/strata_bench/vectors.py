@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from strata.model.corpus import Vector, Vectors
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

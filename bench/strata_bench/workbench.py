@@ -25,7 +25,9 @@ from strata.jobs.running import Progress
 from strata.model.access import Identity
 from strata.model.asking import Question
 from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
-from strata.ports import Embedder, ObjectStore, SessionStore
+from strata.ports.embedding import Embedder
+from strata.ports.objects import ObjectStore
+from strata.ports.sessions import SessionStore
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.retrieve import Retriever
 from strata.settings.model import AnsweringSettings, IndexingSettings

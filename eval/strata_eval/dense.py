@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from strata.model.corpus import Vectors
-from strata.ports import Embedder, TokenCounter
+from strata.ports.embedding import Embedder, TokenCounter
 from strata_eval.dataset import JudgedSet
 
 DEPTH = 10

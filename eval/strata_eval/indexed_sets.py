@@ -14,7 +14,11 @@ from strata.indexing.prepare import Prepared, Preparer, embed
 from strata.model.access import Identity
 from strata.model.corpus import BlobKey, Chunk, FileEntry, PreparedBlob, SourceFile, blob_sha_of
 from strata.model.jobs import Counters
-from strata.ports import BlobCache, ChunkSearch, CommitRequest, Preambler, SessionStore, unwatched
+from strata.ports.blobs import BlobCache
+from strata.ports.clock import unwatched
+from strata.ports.generation import Preambler
+from strata.ports.search import ChunkSearch
+from strata.ports.sessions import CommitRequest, SessionStore
 from strata.settings.model import IndexingSettings
 from strata_eval.dataset import JudgedSet, read_set
 from strata_eval.judgements import read_given_chunks

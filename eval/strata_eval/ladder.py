@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from strata.model.corpus import Layer
-from strata.ports import BlobCache, ChunkSearch, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.search import ChunkSearch
+from strata.ports.sessions import SessionStore
 from strata.retrieval.retrieve import checked_text
 from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from strata.model.asking import Candidate, Retrieved
 from strata.model.corpus import Chunk, Layer, Vectors
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import analyse
 from strata.retrieval.bm25 import K1, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test

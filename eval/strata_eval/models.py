@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from strata.errors import ConfigurationError
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 from strata.providers.onnx.description import MODEL_FILE
 from strata.providers.static.embedder import TABLE_FILE
 from strata_eval.vector_cache import CachedEmbedder, VectorCache

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from strata import choosing
 from strata.model.chat import ModelUsage, Prices
-from strata.ports import ChatModel, PassageScorer, Preambler, TokenCounter
+from strata.ports.embedding import TokenCounter
+from strata.ports.generation import ChatModel, Preambler
+from strata.ports.reranking import PassageScorer
 from strata.providers.persistence import PATIENT, PersistentChat
 from strata.settings.load import load_model_settings
 from strata.settings.model import ChatSettings, IndexingSettings, PreambleSettings, RerankerSettings

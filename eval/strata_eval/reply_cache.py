@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from strata.model.chat import Completion, ModelUsage, Prompt
-from strata.ports import ChatModel, PassageScorer, TokenCounter
+from strata.ports.embedding import TokenCounter
+from strata.ports.generation import ChatModel
+from strata.ports.reranking import PassageScorer
 
 
 class ReplyCache:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strata.model.asking import Candidate
-from strata.ports import TokenCounter
+from strata.ports.embedding import TokenCounter
 from strata_eval.dataset import JudgedSet
 from strata_eval.judgements import Golden, pass_at
 from strata_eval.metrics import hit, ndcg, precision, reciprocal_rank

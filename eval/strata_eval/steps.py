@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer
-from strata.ports import ChunkSearch, Reranker, SearchRequest
+from strata.ports.reranking import Reranker
+from strata.ports.search import ChunkSearch, SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.expanding import ChatExpander

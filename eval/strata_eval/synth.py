@@ -20,7 +20,7 @@ from strata.errors import ConfigurationError, GeneratorRejected
 from strata.indexing.code.symbols import docstring_of
 from strata.indexing.docs.frontmatter import read_frontmatter
 from strata.model.chat import Prompt, fenced
-from strata.ports import ChatModel
+from strata.ports.generation import ChatModel
 
 MIN_HEADING_WORDS = 3
 MIN_SENTENCE_WORDS = 5

@@ -13,7 +13,7 @@ from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import parse_file
 from strata.model.asking import Filter, Question, Retrieved
 from strata.model.corpus import Chunk, FileEntry, SourceFile, blob_sha_of
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.features import FeatureReranker, feature_rows
 from strata.retrieval.filters import DEFAULT_LAYERS

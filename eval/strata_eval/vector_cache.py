@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from strata.model.corpus import Vector, Vectors
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 
 _BATCH = 256
 """Texts of one write: what an interrupted run has embedded so far is kept."""

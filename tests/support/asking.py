@@ -14,7 +14,8 @@ from strata.errors import StoreUnavailable
 from strata.model.access import Identity, Session
 from strata.model.asking import Candidate, Context, Filter, Question, Retrieved, SourcePiece
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Span, blob_sha_of
-from strata.ports import Generator, QueryCache
+from strata.ports.caches import QueryCache
+from strata.ports.generation import Generator
 from strata.providers.extractive.generator import ExtractiveGenerator
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.retrieval.analyser import analyse

@@ -10,7 +10,7 @@ import pytest
 
 from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, Layer, Note
-from strata.ports import BlobCache
+from strata.ports.blobs import BlobCache
 from tests.support.factories import blob_key, embedded_chunk, prepared_blob
 
 

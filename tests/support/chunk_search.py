@@ -17,7 +17,7 @@ from strata.errors import EmbeddingModelMismatch, SessionNotFound
 from strata.model.access import Identity, Session
 from strata.model.asking import Candidate, Filter, IndexedText, Retrieved
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Vector
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.bm25 import scores
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import reciprocal_rank_fusion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 
 TEXTS = [
     "The session's lock is taken by one worker at a time.",

@@ -21,15 +21,8 @@ from strata.model.access import Identity, Principal, Session
 from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Note, PreparedBlob, Vector
 from strata.model.jobs import Counters
-from strata.ports import (
-    Advanced,
-    CommitRequest,
-    CommitResult,
-    FlipRequest,
-    NewIndex,
-    RollBackRequest,
-    unwatched,
-)
+from strata.ports.clock import Advanced, unwatched
+from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
 
 
 class FixedClock:

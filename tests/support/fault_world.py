@@ -21,7 +21,7 @@ from strata.jobs.fault_points import VARIABLE as FAULT_POINT
 from strata.jobs.sweeping import Sweep, Swept
 from strata.model.access import Identity
 from strata.model.jobs import Job, JobKind, JobStatus
-from strata.ports import WorkOrder
+from strata.ports.workers import WorkOrder
 from strata.storage.dynamodb.order import Order, read_order
 from tests.support import fault_worker
 from tests.support.fault_model import Files, Model

@@ -11,7 +11,7 @@ from strata.indexing.prepare import Prepared, Preparer
 from strata.model.access import Identity
 from strata.model.corpus import BlobKey
 from strata.model.jobs import Counters
-from strata.ports import CommitRequest, CommitResult
+from strata.ports.sessions import CommitRequest, CommitResult
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database

@@ -23,7 +23,8 @@ from strata.errors import (
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress, ReportProgress
 from strata.model.jobs import DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
-from strata.ports import PresignedPost, StoredObject, WorkOrder
+from strata.ports.objects import PresignedPost, StoredObject
+from strata.ports.workers import WorkOrder
 
 TAKEOVER_MARGIN = timedelta(seconds=2)
 

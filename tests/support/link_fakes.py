@@ -5,7 +5,7 @@ from __future__ import annotations
 from strata.errors import SessionNotFound
 from strata.model.access import Identity
 from strata.model.links import Drifted, Links
-from strata.ports import SessionStore
+from strata.ports.sessions import SessionStore
 
 DRIFTED = (
     Drifted(path="docs/a.md", line=3, name="shop.Gone", is_path=False, known="shop"),

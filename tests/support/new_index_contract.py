@@ -9,7 +9,8 @@ import pytest
 from strata.errors import EmbeddingModelMismatch, NoEarlierIndex, SessionNotFound, StaleFence, TemporaryError
 from strata.model.corpus import PreparedBlob
 from strata.model.jobs import Counters
-from strata.ports import BlobCache, CommitResult, FlipRequest, NewIndex, RollBackRequest, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, RollBackRequest, SessionStore
 from tests.support.factories import (
     DIMENSION,
     EMBEDDING_MODEL,

@@ -8,7 +8,7 @@ from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import ParsedFile, parse_file
 from strata.indexing.reading import read_text, source_lines, text_of
 from strata.model.corpus import Chunk, Layer
-from strata.ports import TokenCounter
+from strata.ports.embedding import TokenCounter
 from strata.providers.hashed.embedder import HashedEmbedder
 from tests.support.factories import source_file
 

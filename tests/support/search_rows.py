@@ -12,7 +12,8 @@ from strata.model.access import Identity
 from strata.model.asking import Filter, Question
 from strata.model.corpus import EMBEDDED_LAYERS, EmbeddedChunk, FileEntry, Layer, Link, PreparedBlob, Vector
 from strata.model.jobs import Counters
-from strata.ports import CommitRequest, SearchRequest
+from strata.ports.search import SearchRequest
+from strata.ports.sessions import CommitRequest
 from strata.retrieval.analyser import analyse, query_terms
 from strata.retrieval.naming import names_in
 from strata.storage.postgres.cache import PostgresBlobCache

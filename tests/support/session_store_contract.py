@@ -20,7 +20,8 @@ from strata.errors import (
 from strata.model.access import Identity, Session
 from strata.model.corpus import FileEntry, PreparedBlob
 from strata.model.jobs import Counters
-from strata.ports import BlobCache, CommitRequest, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.sessions import CommitRequest, SessionStore
 from tests.support.factories import (
     DIMENSION,
     EMBEDDING_MODEL,

@@ -28,22 +28,17 @@ from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import JobRunner, Stages
 from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
-from strata.ports import (
-    BlobCache,
-    ChunkSearch,
-    Clock,
-    Embedder,
-    Expander,
-    Generator,
-    JobStore,
-    LinkReader,
-    ObjectStore,
-    Preambler,
-    Reranker,
-    SessionLock,
-    SessionStore,
-    WorkerCalls,
-)
+from strata.ports.blobs import BlobCache
+from strata.ports.clock import Clock
+from strata.ports.embedding import Embedder
+from strata.ports.generation import Expander, Generator, Preambler
+from strata.ports.jobs import JobStore
+from strata.ports.locking import SessionLock
+from strata.ports.objects import ObjectStore
+from strata.ports.reranking import Reranker
+from strata.ports.search import ChunkSearch, LinkReader
+from strata.ports.sessions import SessionStore
+from strata.ports.workers import WorkerCalls
 from strata.settings.load import load_settings
 from strata.settings.model import Settings
 

@@ -9,7 +9,10 @@ from strata.errors import ConfigurationError, UnknownLayer
 from strata.indexing.preamble import ChatPreambler, preamble_version
 from strata.model.chat import Prices
 from strata.model.corpus import Layer
-from strata.ports import ChatModel, PassageScorer, Reranker, TextCache, TokenCounter
+from strata.ports.caches import TextCache
+from strata.ports.embedding import TokenCounter
+from strata.ports.generation import ChatModel
+from strata.ports.reranking import PassageScorer, Reranker
 from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.expanding import ChatExpander
 from strata.settings.model import (

@@ -14,7 +14,8 @@ from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound,
 from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, JobStatus, Lease
-from strata.ports import JobStore, SessionLock
+from strata.ports.jobs import JobStore
+from strata.ports.locking import SessionLock
 from strata.storage.dynamodb.client import Item, Table
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock

@@ -11,7 +11,7 @@ import pytest
 
 from strata.model.asking import Question
 from strata.model.corpus import Layer, PreparedBlob
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch

@@ -13,7 +13,7 @@ import pytest
 from strata.model.access import Identity
 from strata.model.asking import Filter
 from strata.model.corpus import Layer, Vector
-from strata.ports import ChunkSearch, SearchRequest
+from strata.ports.search import ChunkSearch, SearchRequest
 from strata.retrieval import statements
 from strata.retrieval.statements import Statement, index_statement, search_statement
 from strata.storage.postgres import search as adapter

@@ -8,7 +8,7 @@ import pytest
 
 from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
 from tests.support.factories import identity
 from tests.support.search_rows import SearchRows, TextFile

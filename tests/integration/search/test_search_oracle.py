@@ -11,7 +11,7 @@ from strata.errors import SessionNotFound
 from strata.model.access import Identity
 from strata.model.asking import Candidate, Filter, Names
 from strata.model.corpus import Layer
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval import statements
 from strata.retrieval.fusion import reciprocal_rank_fusion
 from tests.support import chunk_search

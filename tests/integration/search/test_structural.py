@@ -10,7 +10,7 @@ import pytest
 from strata.model.access import Identity
 from strata.model.asking import Candidate, Filter, Question
 from strata.model.corpus import Layer
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch

@@ -8,7 +8,7 @@ from strata.errors import EmbedderRejected, EmbedderUnavailable
 from strata.indexing.persistence import PersistentEmbedder
 from strata.jobs.retrying import RetryPolicy
 from strata.model.corpus import Vector, Vectors
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 from strata.providers.hashed.embedder import HashedEmbedder
 
 

@@ -16,7 +16,7 @@ from strata.jobs.running import Progress
 from strata.model.chat import ModelUsage, Prices
 from strata.model.corpus import Layer, blob_sha_of
 from strata.model.jobs import Counters, Job, JobReport, Lease
-from strata.ports import Preambler
+from strata.ports.generation import Preambler
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings
 from tests.support.factories import identity

@@ -23,7 +23,7 @@ from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
 from strata.model.jobs import Counters, Job, JobKind, JobReport, JobStatus, Lease
-from strata.ports import ExecutionState
+from strata.ports.workers import ExecutionState
 from tests.support.factories import identity
 from tests.support.fakes import FakeSessionStore
 from tests.support.job_fakes import (

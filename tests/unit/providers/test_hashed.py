@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 from strata.providers.hashed.embedder import HashedEmbedder
 from tests.support.embedder_contract import EmbedderContract
 

@@ -12,7 +12,7 @@ from strata.errors import GeneratorUnavailable
 from strata.model.asking import Expansion, Question, Retrieved
 from strata.model.chat import Prompt
 from strata.model.corpus import Vector, Vectors
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.providers.openai.chat import OpenAiChat
 from strata.retrieval.expanding import MAX_CHARACTERS, ChatExpander

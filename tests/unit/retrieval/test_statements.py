@@ -9,7 +9,7 @@ import pytest
 
 from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.statements import (
     files_statement,
     search_statement,

@@ -14,7 +14,9 @@ from strata.answering.cache_gate import CacheGate
 from strata.answering.events import AnswerEvent, DeltaEvent, DoneEvent, MetaEvent, SourcesEvent, Usage
 from strata.answering.grounding import Grounder
 from strata.model.asking import Answer, Context, Question, Retrieved
-from strata.ports import ChunkSearch, Generator, TokenCounter
+from strata.ports.embedding import TokenCounter
+from strata.ports.generation import Generator
+from strata.ports.search import ChunkSearch
 from strata.retrieval.retrieve import Retriever
 
 MAX_SEARCHES = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from strata.answering.prompting import render_piece
 from strata.model.asking import Candidate, Context, Question, Retrieved, SourcePiece
 from strata.model.corpus import Layer, Span
-from strata.ports import TokenCounter
+from strata.ports.embedding import TokenCounter
 
 PIECE_SHARE = 3
 """One piece takes at most a third of the budget, so that one long file can't be the whole context."""

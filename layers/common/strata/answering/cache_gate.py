@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 
 from strata.errors import StrataError
 from strata.model.asking import Question, Retrieved
-from strata.ports import ChunkSearch, QueryCache
+from strata.ports.caches import QueryCache
+from strata.ports.search import ChunkSearch
 
 _log = logging.getLogger(__name__)
 

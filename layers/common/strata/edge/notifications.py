@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from strata.jobs.naming import UploadedObject
-from strata.ports import WorkOrder
+from strata.ports.workers import WorkOrder
 
 
 def uploads_in(event: Mapping[str, Any]) -> list[UploadedObject]:

@@ -25,7 +25,7 @@ from itertools import accumulate
 from strata.indexing.passages import DEFAULT_PRICE, Passage, Symbol
 from strata.indexing.reading import source_lines
 from strata.model.corpus import Chunk, Document, Layer, Span
-from strata.ports import TokenCounter
+from strata.ports.embedding import TokenCounter
 
 CHARACTERS_PER_TOKEN = 16
 _HEADER_SHARE = 3

@@ -12,7 +12,7 @@ from strata.indexing.wanted import Wanted
 from strata.model.chat import ModelUsage
 from strata.model.corpus import BlobKey, Note, ReportedFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
-from strata.ports import CommitRequest, CommitResult, SessionStore
+from strata.ports.sessions import CommitRequest, CommitResult, SessionStore
 
 MAX_REPORTED_FILES = 200
 """A report names so many skipped and failed files, and gives so many notes; its counters count all."""

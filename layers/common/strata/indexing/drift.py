@@ -9,7 +9,7 @@ from strata.indexing.plan import denied
 from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
 from strata.model.links import Drifted
-from strata.ports import LinkReader
+from strata.ports.search import LinkReader
 
 MAX_DRIFTED = 500
 

@@ -9,7 +9,8 @@ from strata.indexing.commit import Outcome, report
 from strata.indexing.side_by_side import SideBySide
 from strata.model.corpus import FileEntry
 from strata.model.jobs import Job, JobReport, Lease
-from strata.ports import CommitResult, FlipRequest, NewIndex, SessionStore, unwatched
+from strata.ports.clock import unwatched
+from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, SessionStore
 
 FILL_FILES = 200
 """Files of one transaction: a second or two, so that a worker that stops loses little and the lease is renewed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from strata.jobs.retrying import RetryPolicy, retried
 from strata.model.corpus import Vector, Vectors
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,11 @@ from strata.model.access import Session
 from strata.model.chat import ModelUsage, Prices
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
 from strata.model.jobs import Job, JobReport, Lease
-from strata.ports import BlobCache, Embedder, ObjectStore, Preambler, RollBackRequest, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.embedding import Embedder
+from strata.ports.generation import Preambler
+from strata.ports.objects import ObjectStore
+from strata.ports.sessions import RollBackRequest, SessionStore
 
 _NOT_ON_RECORD = "It was sent by its hash alone, and no such content is on record: send it whole."
 _REPORTED_ENTRIES = 50

@@ -19,7 +19,9 @@ from strata.errors import GeneratorRejected
 from strata.indexing.reading import source_lines
 from strata.model.chat import Completion, ModelUsage, Prompt, fenced
 from strata.model.corpus import Chunk, Layer
-from strata.ports import Advanced, ChatModel, Preambles, TokenCounter
+from strata.ports.clock import Advanced
+from strata.ports.embedding import TokenCounter
+from strata.ports.generation import ChatModel, Preambles
 
 VERSION_CHARACTERS = 12
 _FORMAT = "1"

@@ -37,7 +37,10 @@ from strata.model.corpus import (
     Vector,
     Vectors,
 )
-from strata.ports import BlobCache, Embedder, Preambler, Preambles, unwatched
+from strata.ports.blobs import BlobCache
+from strata.ports.clock import unwatched
+from strata.ports.embedding import Embedder
+from strata.ports.generation import Preambler, Preambles
 from strata.retrieval.analyser import analyse
 
 _log = logging.getLogger(__name__)

@@ -37,7 +37,11 @@ from strata.model.access import Session
 from strata.model.chat import Prices
 from strata.model.corpus import BlobKey, FileEntry, SourceFile
 from strata.model.jobs import Counters, Job, JobReport, Lease
-from strata.ports import BlobCache, Embedder, ObjectStore, Preambler, SessionStore
+from strata.ports.blobs import BlobCache
+from strata.ports.embedding import Embedder
+from strata.ports.generation import Preambler
+from strata.ports.objects import ObjectStore
+from strata.ports.sessions import SessionStore
 
 PACKED_FILES = 200
 PACKED_BYTES = 16 * 1024 * 1024

@@ -11,7 +11,11 @@ from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.naming import UploadedObject, is_job_id, is_letter_id, new_job_id, parse_object_key
 from strata.model.access import INTERNAL_SCOPE, Identity, Session
 from strata.model.jobs import DeadLetter, Job, JobStatus
-from strata.ports import Clock, JobStore, ObjectStore, SessionStore, WorkerCalls, WorkOrder
+from strata.ports.clock import Clock
+from strata.ports.jobs import JobStore
+from strata.ports.objects import ObjectStore
+from strata.ports.sessions import SessionStore
+from strata.ports.workers import WorkerCalls, WorkOrder
 
 _ACCEPTED_WITHIN = timedelta(minutes=2)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strata.model.jobs import Job, JobKind
-from strata.ports import Executions, ExecutionState, ObjectStore, SessionStore
+from strata.ports.objects import ObjectStore
+from strata.ports.sessions import SessionStore
+from strata.ports.workers import Executions, ExecutionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

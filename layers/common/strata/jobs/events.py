@@ -11,7 +11,7 @@ from typing import Any
 from strata.errors import JobNotFound
 from strata.jobs.running import Progress
 from strata.model.jobs import Job, JobEvent, JobStatus
-from strata.ports import JobStore
+from strata.ports.jobs import JobStore
 
 INDEX_STATUS = "index_status"
 TERMINAL = "terminal"

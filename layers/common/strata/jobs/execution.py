@@ -17,7 +17,10 @@ from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy, retried
 from strata.jobs.running import Progress, Stages
 from strata.model.jobs import Job, JobStatus, Lease
-from strata.ports import Clock, JobStore, SessionLock, SessionStore
+from strata.ports.clock import Clock
+from strata.ports.jobs import JobStore
+from strata.ports.locking import SessionLock
+from strata.ports.sessions import SessionStore
 
 Remaining = Callable[[], float]
 _NO_TIME = "States.Timeout"

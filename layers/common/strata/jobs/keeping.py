@@ -13,7 +13,12 @@ from strata.jobs.naming import object_folders
 from strata.jobs.reading import readable_session
 from strata.model.access import Identity, Principal, Session
 from strata.model.jobs import Lease
-from strata.ports import Clock, JobStore, ObjectStore, SessionLock, SessionStore, WorkerCalls, WorkOrder
+from strata.ports.clock import Clock
+from strata.ports.jobs import JobStore
+from strata.ports.locking import SessionLock
+from strata.ports.objects import ObjectStore
+from strata.ports.sessions import SessionStore
+from strata.ports.workers import WorkerCalls, WorkOrder
 
 
 def own_session(sessions: SessionStore, identity: Identity, session_id: str) -> Session:

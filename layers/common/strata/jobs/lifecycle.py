@@ -32,7 +32,10 @@ from strata.jobs.naming import (
 from strata.jobs.sweeping import expired
 from strata.model.access import Identity, Principal, Session
 from strata.model.jobs import DeadLetter, Job, JobKind, JobStatus
-from strata.ports import Clock, JobStore, ObjectStore, PresignedPost, SessionStore
+from strata.ports.clock import Clock
+from strata.ports.jobs import JobStore
+from strata.ports.objects import ObjectStore, PresignedPost
+from strata.ports.sessions import SessionStore
 
 _log = logging.getLogger(__name__)
 

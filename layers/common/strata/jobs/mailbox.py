@@ -27,7 +27,10 @@ from strata.jobs.naming import parse_object_key
 from strata.jobs.retrying import RetryPolicy, is_temporary, retried
 from strata.jobs.running import JobRunner, Phase, Progress, ReportProgress
 from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
-from strata.ports import Clock, JobStore, SessionLock, SessionStore
+from strata.ports.clock import Clock
+from strata.ports.jobs import JobStore
+from strata.ports.locking import SessionLock
+from strata.ports.sessions import SessionStore
 
 _log = logging.getLogger(__name__)
 

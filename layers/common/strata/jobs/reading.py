@@ -12,7 +12,8 @@ from strata.jobs.naming import is_job_id, is_session_id
 from strata.model.access import Identity, Session
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Job, JobReport
-from strata.ports import JobStore, SessionStore
+from strata.ports.jobs import JobStore
+from strata.ports.sessions import SessionStore
 
 ShownJob = NewType("ShownJob", Job)
 """A job whose report names no file that its reader may not read: the only kind that goes out."""

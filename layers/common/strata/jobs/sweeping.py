@@ -9,7 +9,10 @@ from typing import TypeVar
 
 from strata.errors import JobNotChangeable, JobNotFound, StrataError
 from strata.model.jobs import Job, JobStatus
-from strata.ports import Clock, JobStore, ObjectStore, WorkerCalls, WorkOrder
+from strata.ports.clock import Clock
+from strata.ports.jobs import JobStore
+from strata.ports.objects import ObjectStore
+from strata.ports.workers import WorkerCalls, WorkOrder
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from strata.errors import HandedOver, JobNotChangeable, JobNotFound, StrataError
 from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.naming import UploadedObject
-from strata.ports import JobStore, WorkerCalls, WorkOrder
+from strata.ports.jobs import JobStore
+from strata.ports.workers import WorkerCalls, WorkOrder
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from strata.jobs.retrying import RetryPolicy, retried
 from strata.model.chat import Completion, Prompt
-from strata.ports import ChatModel, PassageScorer
+from strata.ports.generation import ChatModel
+from strata.ports.reranking import PassageScorer
 
 PATIENT = RetryPolicy(attempts=6, first_pause_s=0.5, longest_pause_s=8.0)
 """Indexing: a job that ends for one throttled call would pay for all the others again."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from strata.errors import RerankerRejected, StrataError
 from strata.model.asking import Candidate, Question, Retrieved, ScorePart
-from strata.ports import PassageScorer, Reranker
+from strata.ports.reranking import PassageScorer, Reranker
 from strata.retrieval.time_limits import within
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ from typing import TypeVar
 from strata.errors import StrataError
 from strata.model.asking import Expansion, Question
 from strata.model.chat import Prompt, fenced
-from strata.ports import ChatModel, TextCache
+from strata.ports.caches import TextCache
+from strata.ports.generation import ChatModel
 from strata.retrieval.time_limits import within
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from strata.model.asking import Explanation, ScorePart, TermPart
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.fusion import RANK_CONSTANT
 
 

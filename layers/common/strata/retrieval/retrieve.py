@@ -10,7 +10,10 @@ from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
 from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, IndexedText, Question, Retrieved
 from strata.model.corpus import Layer, Vector
-from strata.ports import ChunkSearch, Embedder, Expander, Reranker, SearchRequest
+from strata.ports.embedding import Embedder
+from strata.ports.generation import Expander
+from strata.ports.reranking import Reranker
+from strata.ports.search import ChunkSearch, SearchRequest
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths

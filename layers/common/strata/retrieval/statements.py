@@ -24,7 +24,7 @@ from psycopg import sql
 from strata.model.access import Identity
 from strata.model.asking import Filter, Names
 from strata.model.corpus import Layer, Vector
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
 from strata.retrieval.fusion import RANK_CONSTANT
 

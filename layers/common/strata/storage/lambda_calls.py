@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from strata.ports import WorkOrder
+from strata.ports.workers import WorkOrder
 from strata.storage.aws import aws_errors
 
 

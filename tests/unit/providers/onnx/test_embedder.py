@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.errors import ConfigurationError, EmbedderUnavailable
-from strata.ports import Embedder
+from strata.ports.embedding import Embedder
 from strata.providers.onnx.description import DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE
 from strata.providers.onnx.embedder import BATCH_TOKENS, OnnxEmbedder, _batches, _multiplies_bytes_exactly
 from tests.support.embedder_contract import TEXTS, EmbedderContract
 from tests.support.minilm import minilm, minilm_directory
 
-SENTENCES = (Path(__file__).resolve().parents[4] / "layers/common/strata/ports.py").read_text().split("\n\n")
+PORTS = Path(__file__).resolve().parents[4] / "layers/common/strata/ports"
+SENTENCES = "\n\n".join(path.read_text() for path in sorted(PORTS.glob("*.py"))).split("\n\n")
 
 
 class TestOnnxEmbedder(EmbedderContract):

@@ -15,7 +15,7 @@ from strata.jobs.running import Progress
 from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
-from strata.ports import Clock
+from strata.ports.clock import Clock
 from strata.storage.dynamodb.client import Item, Refused, Table, Write, contention_pauses
 from strata.storage.dynamodb.order import BY_LIST, WAITING_SESSIONS, Order, order_key, read_order, seq_key
 

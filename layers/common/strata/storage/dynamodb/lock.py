@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from strata.errors import LockLost
 from strata.model.jobs import Lease
-from strata.ports import Clock
+from strata.ports.clock import Clock
 from strata.storage.dynamodb.client import Refused, Table, Write, contention_pauses
 from strata.storage.dynamodb.order import WAITING_SESSIONS, Order, order_key, read_order
 

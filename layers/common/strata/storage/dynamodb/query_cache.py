@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from strata.errors import StoreUnavailable
 from strata.model.asking import Also, Candidate, Retrieved
 from strata.model.corpus import Layer, Span
-from strata.ports import Clock
+from strata.ports.clock import Clock
 from strata.storage.dynamodb.client import STORE, Table
 
 MAX_BODY_BYTES = 350_000

@@ -25,7 +25,7 @@ MOST_REMEMBERED_TERMS = 300_000
 
 
 class PostgresBlobCache:
-    """Keeps the promise of `strata.ports.BlobCache`."""
+    """Keeps the promise of `strata.ports.blobs.BlobCache`."""
 
     def __init__(self, database: Database, *, remembers_terms: bool = False) -> None:
         """`remembers_terms`: for one job; a database that is restored may give other ids to new words."""

@@ -15,7 +15,7 @@ from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, T
 from strata.jobs.fault_points import reach
 from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry
 from strata.model.jobs import Counters
-from strata.ports import CommitRequest, CommitResult
+from strata.ports.sessions import CommitRequest, CommitResult
 from strata.storage.postgres.connection import Connection
 from strata.storage.postgres.queries import queries
 
@@ -31,7 +31,7 @@ class Committed(NamedTuple):
 
 
 def commit(connection: Connection, request: CommitRequest) -> Committed:
-    """Apply the request inside the transaction that the caller has opened; see `strata.ports.SessionStore.commit`.
+    """Apply the request inside the transaction that the caller has opened; see `strata.ports.sessions.SessionStore`.
 
     Raises `SessionNotFound`, `StaleFence`, `EmbeddingModelMismatch`, and `TemporaryError` when a file to write is not
     in the cache (it was collected since the job prepared it): preparing again helps.

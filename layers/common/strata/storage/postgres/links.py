@@ -27,7 +27,7 @@ _HISTORIES = r"(^|/)(change(s|log)|history|news|release[-_ ]?notes?|releases)([-
 
 
 class PostgresLinks:
-    """Keeps the promise of `strata.ports.LinkReader`."""
+    """Keeps the promise of `strata.ports.search.LinkReader`."""
 
     def __init__(self, database: Database, *, statement_timeout_s: float = 20.0) -> None:
         self._database = database

@@ -11,7 +11,8 @@ from strata.errors import NoEarlierIndex, StaleFence, TemporaryError
 from strata.jobs.fault_points import reach
 from strata.model.corpus import BlobKey, FileEntry
 from strata.model.jobs import Counters
-from strata.ports import Advanced, CommitResult, FlipRequest, NewIndex, RollBackRequest
+from strata.ports.clock import Advanced
+from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, RollBackRequest
 from strata.storage.postgres.chunks import (
     Counting,
     count_chunks,

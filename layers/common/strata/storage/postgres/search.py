@@ -18,7 +18,7 @@ from strata.indexing.reading import read_text
 from strata.model.access import Identity
 from strata.model.asking import Candidate, Explanation, IndexedText, Retrieved
 from strata.model.corpus import Layer, Span
-from strata.ports import SearchRequest
+from strata.ports.search import SearchRequest
 from strata.retrieval.explain import explanation
 from strata.retrieval.filters import LAYER_RANKS
 from strata.retrieval.statements import (

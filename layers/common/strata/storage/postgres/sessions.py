@@ -12,15 +12,8 @@ from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, Sta
 from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, FileEntry
-from strata.ports import (
-    Advanced,
-    CommitRequest,
-    CommitResult,
-    FlipRequest,
-    NewIndex,
-    RollBackRequest,
-    unwatched,
-)
+from strata.ports.clock import Advanced, unwatched
+from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
 from strata.storage.postgres import chunks, new_index
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -39,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresSessionStore:
-    """Keeps the promise of `strata.ports.SessionStore`."""
+    """Keeps the promise of `strata.ports.sessions.SessionStore`."""
 
     def __init__(self, database: Database, *, nearest_from_rows: int = NEAREST_ROWS) -> None:
         self._database = database

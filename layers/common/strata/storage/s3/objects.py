@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 from botocore.exceptions import ClientError
 
 from strata.errors import StoreUnavailable, UploadRejected, UploadTooLarge
-from strata.ports import PresignedPost, StoredObject
+from strata.ports.objects import PresignedPost, StoredObject
 from strata.storage.aws import aws_errors
 
 STORE = "S3"

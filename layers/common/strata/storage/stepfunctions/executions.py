@@ -9,7 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from strata.model.jobs import Job
-from strata.ports import ExecutionState
+from strata.ports.workers import ExecutionState
 from strata.storage.aws import aws_errors
 
 STORE = "Step Functions"
