@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
-from strata.edge.streaming import (
-    DELIMITER,
-    HandlerNotFound,
-    InvalidEvent,
-    LambdaContext,
-    PreludeTooLarge,
-    load_application,
-    prelude_of,
-    request_of,
-)
+from strata.edge.streaming.loading import HandlerNotFound, load_application
+from strata.edge.streaming.requests import InvalidEvent, request_of
+from strata.edge.streaming.runtime_api import DELIMITER, LambdaContext, PreludeTooLarge, prelude_of
 
 
 def rest(**changes: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 import pytest
 
-from strata.edge.streaming import request_of
+from strata.edge.streaming.requests import request_of
 from strata_local.rest_events import match_route
 from strata_local.template import load_stack
 
