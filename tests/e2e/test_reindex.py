@@ -15,7 +15,7 @@ import pytest
 
 from strata_client.client import StrataClient
 from strata_client.wire import JobView
-from strata_local.template import STACK_NAME
+from strata_local.stack import STACK_NAME
 from strata_local.up import LocalCloud
 from tests.support.courier import FILES, paths_found, snapshot, tar_gz
 

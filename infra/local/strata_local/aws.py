@@ -23,8 +23,8 @@ from moto.s3 import notifications
 
 from strata_local.errors import LocalCloudError
 from strata_local.serial import serialise_dynamodb
+from strata_local.stack import REGION, Function, Stack
 from strata_local.states import Call, Invoke, LocalStates
-from strata_local.template import REGION, Function, Stack
 
 _TALKATIVE = {"werkzeug": logging.INFO, "moto": logging.WARNING}
 _REPLACED = {

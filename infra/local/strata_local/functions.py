@@ -22,7 +22,7 @@ from typing import IO
 from strata_local.errors import UnsupportedTemplate
 from strata_local.processes import Child
 from strata_local.runtime_api import Buffered, Ended, Failed, Invocation, Part, RuntimeApi
-from strata_local.template import REGION, Function
+from strata_local.stack import REGION, Function
 
 INIT_LIMIT_S = 120.0
 """For imports and the start of the application; Lambda allows 10 s and tries again, a laptop may be slower."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from strata_local.template import ACCOUNT, Route
+from strata_local.stack import ACCOUNT, Route
 
 API_ID = "local"
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from strata_local.template import Function
+from strata_local.stack import Function
 
 Invoke = Callable[[str, object], None]
 """Takes a function's name and an event, and returns at once."""

@@ -21,7 +21,7 @@ from moto.core.config import default_user_config
 from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication
 
 from strata_local.runtime_api import Buffered, Failed
-from strata_local.template import ACCOUNT, EXECUTION_ENDED, REGION, Stack
+from strata_local.stack import ACCOUNT, EXECUTION_ENDED, REGION, Stack
 
 Invoke = Callable[[str, Mapping[str, Any]], None]
 """Takes a function's name and an event, and returns at once."""

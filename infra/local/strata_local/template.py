@@ -3,241 +3,46 @@
 The template stays the one list of functions, routes, transfer modes, environment and event sources. Every resource
 type, property and intrinsic function that is not implemented here is refused by name: a stack that runs here and lacks
 a part of the deployed one would be worse than none. What only a deployment can have (policies, encryption, retention)
-is in the tables below by name, so that it is passed over on purpose.
+is in the tables of `supported` by name, so that it is passed over on purpose.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from strata_local.cloudformation import read_template
 from strata_local.errors import UnsupportedTemplate
-
-ACCOUNT = "123456789012"
-REGION = "us-east-1"
-STACK_NAME = "strata-local"
-
-TASK_ROOT = "/var/task"
-"""Where a deployed function's folder lies."""
+from strata_local.stack import (
+    ACCOUNT,
+    EXECUTION_ENDED,
+    REGION,
+    STACK_NAME,
+    Bucket,
+    ExecutionRule,
+    Function,
+    GatewayReply,
+    Route,
+    Stack,
+    StateMachine,
+    Table,
+    Trigger,
+)
+from strata_local.supported import EVENT_PROPERTIES, PROPERTIES, READ, RESOURCE_ATTRIBUTES, SECTIONS
 
 DEFAULT_INTEGRATION_TIMEOUT_S = 29.0
 STREAMING_INTEGRATION_TIMEOUT_S = 900.0
-
-EXECUTION_ENDED = "Step Functions Execution Status Change"
-
-_IGNORED = "passed over here"
-_READ = "implemented"
-
-_RESOURCE_ATTRIBUTES = {"Type", "Properties", "Metadata", "DeletionPolicy", "UpdateReplacePolicy", "DependsOn"}
-_PROPERTIES: Mapping[str, Mapping[str, str]] = {
-    "AWS::Serverless::LayerVersion": {
-        "ContentUri": _READ,
-        "Description": _IGNORED,
-        "CompatibleRuntimes": _IGNORED,
-        "RetentionPolicy": _IGNORED,
-    },
-    "AWS::Serverless::Api": {
-        "StageName": _READ,
-        "GatewayResponses": _READ,
-        "EndpointConfiguration": _IGNORED,
-    },
-    "AWS::Serverless::Function": {
-        "CodeUri": _READ,
-        "Handler": _READ,
-        "Timeout": _READ,
-        "MemorySize": _READ,
-        "Layers": _READ,
-        "Environment": _READ,
-        "Events": _READ,
-        "EventInvokeConfig": _READ,
-        "Runtime": _IGNORED,
-        "Description": _IGNORED,
-        "Policies": _IGNORED,
-        "EphemeralStorage": _IGNORED,
-    },
-    "AWS::S3::Bucket": {
-        "BucketName": _READ,
-        "VersioningConfiguration": _READ,
-        "BucketEncryption": _IGNORED,
-        "OwnershipControls": _IGNORED,
-        "PublicAccessBlockConfiguration": _IGNORED,
-        "LifecycleConfiguration": _IGNORED,
-    },
-    "AWS::S3::BucketPolicy": {"Bucket": _IGNORED, "PolicyDocument": _IGNORED},
-    "AWS::DynamoDB::Table": {
-        "AttributeDefinitions": _READ,
-        "KeySchema": _READ,
-        "GlobalSecondaryIndexes": _READ,
-        "TimeToLiveSpecification": _READ,
-        "BillingMode": _READ,
-        "PointInTimeRecoverySpecification": _IGNORED,
-        "SSESpecification": _IGNORED,
-    },
-    "AWS::Serverless::StateMachine": {
-        "Name": _READ,
-        "DefinitionUri": _READ,
-        "DefinitionSubstitutions": _READ,
-        "Type": _IGNORED,
-        "Policies": _IGNORED,
-    },
-    "AWS::SQS::Queue": {"MessageRetentionPeriod": _IGNORED, "SqsManagedSseEnabled": _IGNORED},
-}
-_EVENT_PROPERTIES: Mapping[str, set[str]] = {
-    "Api": {"RestApiId", "Method", "Path", "ResponseTransferMode", "TimeoutInMillis"},
-    "S3": {"Bucket", "Events", "Filter"},
-    "EventBridgeRule": {"Pattern"},
-    "ScheduleV2": {"ScheduleExpression", "RetryPolicy"},
-}
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _SECONDS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
-_SECTIONS = {
-    "AWSTemplateFormatVersion", "Transform", "Description", "Parameters", "Globals", "Resources", "Outputs", "Metadata",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """One method and path of the API. `streaming`: its integration passes a reply on as it comes."""
-
-    method: str
-    path: str
-    function: str
-    streaming: bool
-    timeout_s: float
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        parts = re.split(r"\{([A-Za-z0-9_]+)\}", self.path)
-        return re.compile(
-            "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
-    """S3 events that invoke a function."""
-
-    bucket: str
-    events: tuple[str, ...]
-    prefix: str = ""
-    suffix: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionRule:
-    """Executions of a state machine (its ARN) that end so invoke a function."""
-
-    statuses: tuple[str, ...]
-    state_machines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateMachine:
-    """`definition` has its substitutions made."""
-
-    name: str
-    definition: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
-    """A function as it is started: `folder` is its own code, `layers` are folders that it can import from."""
-
-    name: str
-    folder: Path
-    handler: str
-    timeout_s: float
-    memory_mb: int
-    layers: tuple[Path, ...]
-    environment: Mapping[str, str]
-    triggers: tuple[Trigger, ...] = ()
-    execution_rules: tuple[ExecutionRule, ...] = ()
-    every_s: tuple[float, ...] = ()
-    """Its schedules: each a period."""
-    retries: int = 2
-
-    @property
-    def arn(self) -> str:
-        return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{self.name}"
-
-    @property
-    def wrapper(self) -> Path | None:
-        """The file in the function's folder that replaces the runtime client: it answers in the streaming form."""
-        wrapper = self.environment.get("AWS_LAMBDA_EXEC_WRAPPER")
-        return self.folder / wrapper.removeprefix(f"{TASK_ROOT}/") if wrapper else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    name: str
-    versioned: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """`definition` is what DynamoDB's CreateTable takes."""
-
-    name: str
-    definition: Mapping[str, Any]
-    ttl_attribute: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayReply:
-    """What the API itself answers, without a function."""
-
-    status: int
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
-    """What the template says, resolved for this machine."""
-
-    functions: Mapping[str, Function]
-    routes: tuple[Route, ...]
-    buckets: tuple[Bucket, ...]
-    tables: tuple[Table, ...]
-    stage: str
-    state_machines: tuple[StateMachine, ...] = ()
-    gateway_replies: Mapping[str, GatewayReply] = field(default_factory=dict)
-
-
-# --- YAML with CloudFormation's tags ---------------------------------------------------------------------------------
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads `!Sub x` as `{"Fn::Sub": x}`, as CloudFormation does."""
-
-
-def _intrinsic(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    name = suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}"
-    value: Any
-    if isinstance(node, yaml.ScalarNode):
-        value = loader.construct_scalar(node)
-        if name == "Fn::GetAtt":
-            value = str(value).split(".", 1)
-    elif isinstance(node, yaml.SequenceNode):
-        value = loader.construct_sequence(node, deep=True)
-    else:
-        value = loader.construct_mapping(node, deep=True)  # type: ignore[arg-type]
-    return {name: value}
-
-
-_Loader.add_multi_constructor("!", _intrinsic)
 
 
 def parameters_of(path: Path) -> dict[str, str | None]:
     """The template's parameters with their defaults; None where a value must be given."""
     return {
         name: None if (default := declared.get("Default")) is None else str(default)
-        for name, declared in (_read(path).get("Parameters") or {}).items()
+        for name, declared in (read_template(path).get("Parameters") or {}).items()
     }
 
 
@@ -249,19 +54,11 @@ def load_stack(path: Path, *, parameters: Mapping[str, str] | None = None) -> St
     return _Template(path.resolve(), parameters or {}).stack()
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    # The loader is a SafeLoader: it builds nothing but plain values.
-    content = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
-    if not isinstance(content, Mapping):
-        raise UnsupportedTemplate(f"{path.name} is no CloudFormation template.")
-    return content
-
-
 class _Template:
     def __init__(self, path: Path, parameters: Mapping[str, str]) -> None:
         self._path = path
-        self._content = _read(path)
-        self._refuse_unknown("the template", self._content, _SECTIONS)
+        self._content = read_template(path)
+        self._refuse_unknown("the template", self._content, SECTIONS)
         self._resources: Mapping[str, Mapping[str, Any]] = self._content.get("Resources") or {}
         self._parameters = self._parameter_values(parameters)
         for name, resource in self._resources.items():
@@ -299,7 +96,7 @@ class _Template:
     def _function(self, name: str) -> Function:
         own = self._properties(name)
         shared = self._resolve((self._content.get("Globals") or {}).get("Function") or {}, "Globals.Function")
-        self._refuse_unknown("Globals.Function", shared, set(_PROPERTIES["AWS::Serverless::Function"]))
+        self._refuse_unknown("Globals.Function", shared, set(PROPERTIES["AWS::Serverless::Function"]))
         both = {**shared, **own}
         environment = {**self._variables(shared, "Globals"), **self._variables(own, name)}
         layers = [*(shared.get("Layers") or []), *(own.get("Layers") or [])]
@@ -338,7 +135,7 @@ class _Template:
     def _events(self, function: str, kind: str) -> list[tuple[str, Mapping[str, Any]]]:
         events = []
         for name, event in (self._properties(function).get("Events") or {}).items():
-            known = _EVENT_PROPERTIES.get(event["Type"])
+            known = EVENT_PROPERTIES.get(event["Type"])
             if known is None:
                 raise self._unsupported(f"event {function}.{name} is of type {event['Type']}")
             self._refuse_unknown(f"event {function}.{name}", event["Properties"], known)
@@ -452,7 +249,7 @@ class _Template:
         read = {
             key: value
             for key, value in (resource.get("Properties") or {}).items()
-            if _PROPERTIES[resource["Type"]][key] == _READ
+            if PROPERTIES[resource["Type"]][key] == READ
         }
         resolved: Mapping[str, Any] = self._resolve(read, name)
         return resolved
@@ -542,10 +339,10 @@ class _Template:
 
     def _check(self, name: str, resource: Mapping[str, Any]) -> None:
         kind = str(resource.get("Type"))
-        self._refuse_unknown(name, resource, _RESOURCE_ATTRIBUTES)
-        if kind not in _PROPERTIES:
+        self._refuse_unknown(name, resource, RESOURCE_ATTRIBUTES)
+        if kind not in PROPERTIES:
             raise self._unsupported(f"resource {name} is of type {kind}")
-        self._refuse_unknown(f"{name} ({kind})", resource.get("Properties") or {}, set(_PROPERTIES[kind]))
+        self._refuse_unknown(f"{name} ({kind})", resource.get("Properties") or {}, set(PROPERTIES[kind]))
 
     def _refuse_unknown(self, where: str, content: Mapping[str, Any], known: set[str]) -> None:
         if unknown := sorted(set(content) - known):
@@ -553,8 +350,3 @@ class _Template:
 
     def _unsupported(self, fact: str) -> UnsupportedTemplate:
         return UnsupportedTemplate(f"{self._path.name}: {fact}; the local cloud does not implement that.")
-
-
-def json_error(code: str, message: str) -> bytes:
-    """The error shape that every part of the API answers with."""
-    return json.dumps({"error": {"code": code, "message": message}}).encode("utf-8")

@@ -36,7 +36,8 @@ from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_databa
 from strata_local.rest_events import HttpRequest, event_of, match_route
 from strata_local.runtime_api import Buffered, Failed
 from strata_local.schedules import Schedules
-from strata_local.template import Stack, load_stack, parameters_of
+from strata_local.stack import Stack
+from strata_local.template import load_stack, parameters_of
 from strata_local.tokens import LOCAL_CLAIMS, load_secret
 
 DEFAULT_PORT = 8000

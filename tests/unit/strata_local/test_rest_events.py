@@ -8,7 +8,7 @@ import json
 import pytest
 
 from strata_local.rest_events import HttpRequest, MalformedReply, event_of, match_route, reply_of
-from strata_local.template import Route
+from strata_local.stack import Route
 
 
 def route(path: str, method: str = "GET") -> Route:

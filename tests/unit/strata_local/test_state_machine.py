@@ -11,7 +11,8 @@ import pytest
 
 from strata import errors
 from strata_local.errors import UnsupportedTemplate
-from strata_local.template import ACCOUNT, STACK_NAME, Stack, load_stack, parameters_of
+from strata_local.stack import ACCOUNT, STACK_NAME, Stack
+from strata_local.template import load_stack, parameters_of
 from strata_local.up import DEFAULT_TEMPLATE
 
 DEFINITION = DEFAULT_TEMPLATE.parent / "statemachine" / "reindex.asl.json"

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from strata_local.errors import UnsupportedTemplate
-from strata_local.template import Stack, load_stack, parameters_of
+from strata_local.stack import Stack
+from strata_local.template import load_stack, parameters_of
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "infra" / "template.yaml"
