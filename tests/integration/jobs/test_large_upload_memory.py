@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from strata.indexing.uploads import read_entries
+from strata.indexing.uploads.reading import read_entries
 from strata.indexing.wanted import read_wanted
 from strata.storage.s3.objects import S3ObjectStore
 from tests.support.uploads import Caps

@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.errors import CorruptArchive, UnsafeEntry, UploadRejected, UploadTooLarge
-from strata.indexing.uploads import UploadEntry, read_entries
+from strata.indexing.uploads.entries import UploadEntry
+from strata.indexing.uploads.reading import read_entries
 from strata.model.jobs import ChangeOp
 from tests.support.uploads import Caps, json_lines, member, tar_bytes, tar_gz, zipped
 

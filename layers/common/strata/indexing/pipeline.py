@@ -14,7 +14,9 @@ from strata.indexing.new_index import Build, Built
 from strata.indexing.plan import Plan, plan
 from strata.indexing.prepare import Prepared, Preparer
 from strata.indexing.side_by_side import usable_cores
-from strata.indexing.uploads import Caps, UploadEntry, read_entries
+from strata.indexing.uploads.entries import UploadEntry
+from strata.indexing.uploads.metering import Caps
+from strata.indexing.uploads.reading import read_entries
 from strata.indexing.wanted import Wanted, read_wanted, with_known_sizes
 from strata.jobs.fault_points import reach
 from strata.jobs.running import Progress, ReportProgress

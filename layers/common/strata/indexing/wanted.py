@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from strata.indexing.plan import IGNORE_FILES, MAX_IGNORE_FILE_BYTES, IgnoreRules, denied, unfit
-from strata.indexing.uploads import UploadEntry
+from strata.indexing.uploads.entries import UploadEntry
 from strata.model.corpus import FileEntry, blob_sha_of
 from strata.model.jobs import ChangeOp
 
