@@ -314,7 +314,7 @@ def test_memory_does_not_grow_with_the_upload(upload_format: str) -> None:
     """200 MB of files of 1 MB each, read in a process that may hold little more than one of them."""
     script = f"""
 import io, resource, sys
-from strata.indexing.uploads import read_entries
+from strata.indexing.uploads.reading import read_entries
 from tests.support.uploads import Caps
 body = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
