@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.answering.passages import PassageKind, passages, sentence_spans
+from strata.answering.passages.passage import PassageKind
+from strata.answering.passages.reading import passages
+from strata.answering.passages.sentences import sentence_spans
 
 
 def said(path: str, text: str, *kinds: PassageKind) -> list[str]:

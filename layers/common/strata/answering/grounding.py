@@ -9,7 +9,9 @@ from functools import cached_property
 
 from strata.answering.citations import CitationParser, Marker
 from strata.answering.events import CitationEvent, DeltaEvent
-from strata.answering.passages import Passage, PassageKind, passages, sentence_spans
+from strata.answering.passages.passage import Passage, PassageKind
+from strata.answering.passages.reading import passages
+from strata.answering.passages.sentences import sentence_spans
 from strata.answering.words import Word, content_words, holds
 from strata.model.asking import Answer, Citation, Context, SourcePiece
 from strata.model.corpus import Span

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from strata.answering.passages import Passage, PassageKind, passages
+from strata.answering.passages.passage import Passage, PassageKind
+from strata.answering.passages.reading import passages
 from strata.answering.words import Word, content_words, holds, related_terms
 from strata.model.asking import Context, SourcePiece
 from strata.retrieval.analyser import analyse
