@@ -81,9 +81,39 @@ def test_a_files_rights_change_by_hash_alone_at_once_without_embedding(
     assert ended["status"] == "done"
     assert (ended["counters"]["cache_miss_files"], ended["counters"]["failed_files"]) == (0, 0)
     assert path not in paths_found(bob, "rights", "reset the webhook secret")
-    job = client.changes("rights", [{"op": "upsert", "path": path, "content_hash": content_hash}])
+    job = client.changes("rights", [{"op": "upsert", "path": path, "content_hash": content_hash, "acl": None}])
     assert client.wait_for(job["job_id"], timeout_s=60)["counters"]["cache_miss_files"] == 0
     assert path in paths_found(bob, "rights", "reset the webhook secret")
+
+
+def test_a_restricted_file_that_comes_back_is_restricted_however_it_comes(
+    cloud: LocalCloud, client: StrataClient, as_user: Callable[..., StrataClient]
+) -> None:
+    path, bob = "docs/webhooks.md", as_user("bob")
+    file = {"path": path, "content": FILES[path]}
+
+    def internal(route: str, **body: Any) -> str:
+        with httpx.Client(base_url=cloud.api_url, timeout=60) as http:
+            reply = http.post(f"/internal/rag/index/{route}", json={"session_id": "returns", **body})
+            return str(reply.json()["job"]["status"])
+
+    def changed(*changes: dict[str, Any]) -> str:
+        return str(client.wait_for(client.changes("returns", list(changes))["job_id"], timeout_s=60)["status"])
+
+    client.create_session("returns", readers=["user:bob"])
+    assert changed({"op": "upsert", **file, "acl": ["user:ann"]}) == "done"
+    others = {name: text for name, text in FILES.items() if name != path}
+    for bring_back in (
+        lambda: snapshot(client, "returns", tar_gz(FILES))["status"],
+        lambda: changed({"op": "upsert", **file}),
+        lambda: internal("snapshot", files=[file]),
+        lambda: internal("changes", changes=[{"op": "upsert", **file}]),
+    ):
+        assert snapshot(client, "returns", tar_gz(others))["status"] == "done"
+        assert bring_back() == "done"
+        assert path not in paths_found(bob, "returns", "reset the webhook secret")
+    assert internal("changes", changes=[{"op": "upsert", **file, "acl": None}]) == "done"
+    assert path in paths_found(bob, "returns", "reset the webhook secret")
 
 
 def test_readers_change_at_once(client: StrataClient, as_user: Callable[..., StrataClient]) -> None:

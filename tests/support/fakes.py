@@ -102,6 +102,8 @@ class FakeSessionStore:
         self.sessions: dict[str, Session] = {}
         self.files: dict[str, dict[str, FileEntry]] = {}
         self.chunks: dict[str, dict[str, tuple[EmbeddedChunk, ...]]] = {}
+        self.left: dict[str, dict[str, tuple[str, ...]]] = {}
+        """By session, the lists of files that have left its index."""
         self.drift = 0.0
         self.indexes: dict[int, _Index] = {}
         self.previous: dict[str, int] = {}
@@ -145,7 +147,7 @@ class FakeSessionStore:
                 pipeline_version=pipeline_version,
             )
             self.sessions[session_id] = session
-            self.files[session_id] = {}
+            self.files[session_id], self.left[session_id] = {}, {}
             self.chunks[session_id] = {}
             return session, True
 
@@ -177,7 +179,7 @@ class FakeSessionStore:
                 return True
             if session.fence >= fence:
                 return False
-            del self.sessions[session_id], self.files[session_id]
+            del self.sessions[session_id], self.files[session_id], self.left[session_id]
             self._applied.pop(session_id, None)
             self.deleted[session_id] = replace(session, fence=fence)
             return True
@@ -204,6 +206,9 @@ class FakeSessionStore:
         files = self.files.get(session_id, {})
         return {path: entry for path, entry in files.items() if paths is None or path in paths}
 
+    def left_rights(self, session_id: str, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
+        return {path: acl for path, acl in self.left.get(session_id, {}).items() if path in paths}
+
     def length_drift(self, session_id: str) -> float:
         return self.drift
 
@@ -226,6 +231,7 @@ class FakeSessionStore:
             for entry in request.rights:
                 if found := files.get(entry.path):
                     files[entry.path] = replace(found, acl=entry.acl, last_modified=entry.last_modified)
+            self._keep_left(request.session_id, request.left_rights)
             return self._finish(session, request, request.counters)
 
     def begin_index(self, new: NewIndex) -> int:
@@ -275,6 +281,7 @@ class FakeSessionStore:
             self._swap(session, request.index_id)
             if not held_files:
                 del self.previous[request.session_id]
+            self._keep_left(request.session_id, request.left_rights)
             return self._finish(self.sessions[request.session_id], request, request.counters)
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:
@@ -284,7 +291,15 @@ class FakeSessionStore:
                 return replayed
             if request.session_id not in self.previous:
                 raise NoEarlierIndex
+            before = {
+                path: entry.acl for path, entry in self.files[request.session_id].items() if entry.acl is not None
+            }
             self._swap(session, self.previous[request.session_id])
+            files = self.files[request.session_id]
+            for path, acl in {**self.left[request.session_id], **before}.items():
+                if path in files:
+                    files[path] = replace(files[path], acl=acl)
+            self._keep_left(request.session_id, {path: acl for path, acl in before.items() if path not in files})
             return self._finish(self.sessions[request.session_id], request, Counters())
 
     def applied(self, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:
@@ -341,6 +356,10 @@ class FakeSessionStore:
             dimension=coming.session.dimension,
             pipeline_version=coming.session.pipeline_version,
         )
+
+    def _keep_left(self, session_id: str, left: Mapping[str, tuple[str, ...]]) -> None:
+        known, files = self.left[session_id], self.files[session_id]
+        self.left[session_id] = {path: acl for path, acl in known.items() if path not in files} | dict(left)
 
     def _finish(
         self, session: Session, request: CommitRequest | FlipRequest | RollBackRequest, counters: Counters

@@ -218,6 +218,32 @@ class NewIndexContract:
         roll_back(store, seq=4)
         assert set(store.indexed_files(SESSION_ID)) == {"docs/new.md"}
 
+    def test_lists_of_files_go_with_the_session_and_not_with_an_index(
+        self, store: SessionStore, cache: BlobCache, old: PreparedBlob
+    ) -> None:
+        kept, gone, new = (prepare(cache, f"docs/{name}.md", f"# {name}\n") for name in ("kept", "gone", "new"))
+        store.commit(commit_request(kept, seq=2, fence=2))
+        store.commit(commit_request(gone, seq=3, fence=3, acl=["user:ann"]))
+        index_id = store.begin_index(new_index(kept, new, seq=4, fence=4))
+        entries = [file_entry(blob.key.path, blob.source, acl=["user:bob"]) for blob in (kept, new)]
+        store.fill(index_id, job_id="job-4", fence=4, entries=entries, keys={b.key.path: b.key for b in (kept, new)})
+        flipping = FlipRequest(
+            session_id=SESSION_ID, job_id="job-4", seq=4, fence=4, index_id=index_id, files=2, counters=Counters(),
+            left_rights={"docs/gone.md": ("user:ann",)},
+        )  # fmt: skip
+        store.flip(flipping)
+        paths = [f"docs/{name}.md" for name in ("old", "kept", "gone", "new")]
+        assert store.left_rights(SESSION_ID, paths) == {"docs/gone.md": ("user:ann",)}
+        for seq in (5, 6, 7):  # back, forth, and back again
+            roll_back(store, seq=seq)
+            live = {path: entry.acl for path, entry in store.indexed_files(SESSION_ID).items()}
+            if seq == 6:
+                assert live == {"docs/kept.md": ("user:bob",), "docs/new.md": ("user:bob",)}
+                assert store.left_rights(SESSION_ID, paths) == {"docs/gone.md": ("user:ann",)}
+            else:
+                assert live == {"docs/old.md": None, "docs/kept.md": ("user:bob",), "docs/gone.md": ("user:ann",)}
+                assert store.left_rights(SESSION_ID, paths) == {"docs/new.md": ("user:bob",)}
+
     def test_a_roll_back_needs_an_index_before(self, store: SessionStore, old: PreparedBlob) -> None:
         with pytest.raises(NoEarlierIndex):
             roll_back(store, seq=2)

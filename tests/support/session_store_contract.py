@@ -194,6 +194,23 @@ class SessionStoreContract:
         store.commit(replace(commit_request(blob), upserts=(entry,)))
         assert store.indexed_files(SESSION_ID) == {entry.path: entry}
 
+    def test_the_lists_of_files_that_left_are_kept_until_they_are_written_again(
+        self, store: SessionStore, cache: BlobCache
+    ) -> None:
+        create_session(store)
+        create_session(store, "other")
+        blob = prepare(cache, "a.md")
+        store.commit(commit_request(blob, acl=["user:ann"]))
+        left = {"a.md": ("user:ann",), "never-there.md": ()}
+        store.commit(replace(commit_request(seq=2, deletes=["a.md"]), left_rights=left))
+        assert store.left_rights(SESSION_ID, ["a.md", "never-there.md", "c.md"]) == left
+        assert (store.left_rights(SESSION_ID, []), store.left_rights("other", ["a.md"])) == ({}, {})
+        store.commit(replace(commit_request(seq=3), left_rights={"never-there.md": ("user:bob",)}))
+        store.commit(commit_request(blob, seq=4))
+        assert store.left_rights(SESSION_ID, [*left]) == {"never-there.md": ("user:bob",)}
+        store.delete(SESSION_ID, 99)
+        assert store.left_rights(SESSION_ID, [*left]) == {}
+
     def test_a_file_without_chunks_is_indexed(self, store: SessionStore, cache: BlobCache) -> None:
         create_session(store)
         blob = prepared_blob("empty.md", "\n", chunks=[])

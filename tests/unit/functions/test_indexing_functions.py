@@ -229,7 +229,7 @@ def test_a_request_with_files_is_a_whole_upload(cloud: Cloud) -> None:
     files: list[dict[str, Any]] = [
         {"path": "a.md", "content": "# Привет\n", "acl": [], "last_modified": "2026-11-30T12:00:00+03:00"},
         {"path": "./b//c.bin", "content_b64": base64.b64encode(b"\x00\xff").decode()},
-        {"path": "d.md", "content_hash": "0" * 64},
+        {"path": "d.md", "content_hash": "0" * 64, "acl": None},
     ]
     answer = opened(cloud, files=files)
     assert answer["upload"] is None

@@ -141,6 +141,22 @@ def test_an_archive_keeps_the_rights_that_it_has_no_place_for(line: Line) -> Non
     }  # fmt: skip
 
 
+def test_a_list_that_left_the_index_comes_back_through_the_stages(line: Line) -> None:
+    secret = {"path": "secret.md", "content": "# Secret\n", "acl": ["user:ann"]}
+    broken = {"path": "broken.md", "content_b64": "//76", "acl": ["user:bob"]}
+    opened = {"path": "opened.md", "content": "# Opened\n", "acl": ["user:bob"]}
+    for lines in ([secret, broken, opened], [{**opened, "acl": None}, {"path": "b.md", "content": "# B\n"}]):
+        made, lease = line.accepted(json_lines(*lines), "jsonl")
+        for key in line.batches(made):
+            line.stages().prepare(made, key, line.told.append)
+        line.finish(made, lease)
+    assert line.sessions.files["docs"].keys() == {"opened.md", "b.md"}
+    line.snapshot(dict.fromkeys(("secret.md", "broken.md", "opened.md", "b.md"), "# Here\n"))
+    assert {path: entry.acl for path, entry in line.sessions.files["docs"].items()} == {
+        "secret.md": ("user:ann",), "broken.md": ("user:bob",), "opened.md": None, "b.md": None,
+    }  # fmt: skip
+
+
 def test_files_are_packed_by_number_and_by_size(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strata.indexing.stages.PACKED_FILES", 2)
     monkeypatch.setattr("strata.indexing.stages.PACKED_BYTES", 10_000)

@@ -83,7 +83,8 @@ class Request(BaseModel):
 class FileLine(Request):
     """A file with its content as text or in base64, or with its hash alone when that content was indexed before.
 
-    `acl` None: whoever reads the session reads the file; a list narrows that, an empty one to nobody.
+    Without `acl` a file keeps the list that it has, or had when it left the index. A list lets those read the file whom
+    it names, an empty one nobody; null lets everybody read it who reads the session.
     """
 
     path: str
@@ -119,6 +120,12 @@ class FileLine(Request):
     def _needs_content(self) -> bool:
         return True
 
+    def json_line(self) -> bytes:
+        line = self.model_dump_json(exclude_none=True)
+        if self.acl is None and "acl" in self.model_fields_set and self._needs_content():
+            line = f'{line[:-1]},"acl":null}}'
+        return line.encode() + b"\n"
+
 
 class Change(FileLine):
     """`upsert` writes the file, `delete` removes the path and carries nothing else."""
@@ -138,7 +145,7 @@ class Change(FileLine):
 
 def json_lines(files: Iterable[FileLine]) -> bytes:
     """The files as the JSON Lines of an upload, in their order."""
-    return b"".join(file.model_dump_json(exclude_none=True).encode() + b"\n" for file in files)
+    return b"".join(file.json_line() for file in files)
 
 
 class OpenSession(Request):

@@ -41,6 +41,12 @@ class Outcome:
         """Paths that leave the index because the upload does not want them; one that failed counts as failed."""
         return tuple(path for path in self.plan.delete if path not in self.wanted.failed)
 
+    @property
+    def left_rights(self) -> dict[str, tuple[str, ...]]:
+        """The lists of files that are not in the index after the job: they count again when the files come back."""
+        written = self.wanted.files.keys() - self.failed.keys()
+        return {path: acl for path, acl in self.wanted.acls.items() if acl is not None and path not in written}
+
     def counters(self, *, indexed_files: int) -> Counters:
         return Counters(
             indexed_files=indexed_files,
@@ -72,6 +78,7 @@ def commit(sessions: SessionStore, job: Job, lease: Lease, outcome: Outcome) -> 
             keys={entry.path: outcome.keys[entry.path] for entry in upserts},
             rights=outcome.plan.rights,
             deletes=tuple(sorted({*outcome.plan.delete, *replaced})),
+            left_rights=outcome.left_rights,
             counters=outcome.counters(indexed_files=len(upserts)),
         )
     )

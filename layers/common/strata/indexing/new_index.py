@@ -133,6 +133,7 @@ class Build:
                     fence=self.lease.fence,
                     index_id=index_id,
                     files=files,
+                    left_rights=self.outcome.left_rights,
                     counters=self.outcome.counters(indexed_files=files),
                 )
             )

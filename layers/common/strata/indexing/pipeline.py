@@ -113,8 +113,7 @@ class Indexer:
             wanted = upload.wanted(obeys_ignore_files=is_snapshot)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
             indexed = self.sessions.indexed_files(session.session_id, None if is_snapshot else wanted.paths)
-            if not upload.names_rights:
-                wanted.keep_rights(indexed)
+            keep_rights(self.sessions, session, wanted, indexed)
             difference = plan(with_known_sizes(wanted, indexed), indexed)
             anew = is_snapshot and self._is_built_anew(session, job, difference, is_empty=not indexed)
             if anew:
@@ -211,11 +210,6 @@ class Upload:
     caps: UploadCaps
     progress: ReportProgress
 
-    @property
-    def names_rights(self) -> bool:
-        """Whether its format has a place for a file's `acl`; else a file that is indexed keeps the one that it has."""
-        return self.upload_format == "jsonl"
-
     def wanted(self, *, obeys_ignore_files: bool) -> Wanted:
         return read_wanted(
             self._entries(), max_file_bytes=self.caps.max_file_bytes, obeys_ignore_files=obeys_ignore_files
@@ -238,6 +232,13 @@ class Upload:
             if reports and number % _REPORTED_ENTRIES == 0:
                 self.progress(Progress(phase="reading", done_files=number))
             yield entry
+
+
+def keep_rights(sessions: SessionStore, session: Session, wanted: Wanted, indexed: Mapping[str, FileEntry]) -> None:
+    """A file that the upload names no readers for keeps its list, or gets back the one that it left the index with."""
+    wanted.keep_rights({path: entry.acl for path, entry in indexed.items()})
+    if unknown := wanted.without_rights(indexed):
+        wanted.keep_rights(sessions.left_rights(session.session_id, unknown))
 
 
 def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits, preambler: Preambler | None = None) -> Preparer:

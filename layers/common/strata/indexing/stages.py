@@ -21,6 +21,7 @@ from strata.indexing.new_index import Build, Built
 from strata.indexing.pipeline import (
     Limits,
     Upload,
+    keep_rights,
     key_of,
     preamble_usage,
     preparer_of,
@@ -74,8 +75,7 @@ class IndexingStages:
             wanted = upload.wanted(obeys_ignore_files=True)
             progress(Progress(phase="planning", total_files=len(wanted.files)))
             indexed = self.sessions.indexed_files(session.session_id)
-            if not upload.names_rights:
-                wanted.keep_rights(indexed)
+            keep_rights(self.sessions, session, wanted, indexed)
             plan = whole_plan(wanted, indexed)
             keys = {entry.path: key_of(session, entry, self.built) for entry in plan.upserts}
             cached = self.cache.present(keys.values())
@@ -172,7 +172,7 @@ class IndexingStages:
                 files={entry.path: WantedFile(entry=entry, position=None) for entry in entries},
                 skipped=plan["skipped"],
                 failed=plan["failed"],
-                acls={path: tuple(acl) for path, acl in plan["acls"].items()},
+                acls={path: None if acl is None else tuple(acl) for path, acl in plan["acls"].items()},
             ),
             plan=Plan(add=entries, update=(), rights=(), keep=(), delete=tuple(plan["delete"])),
             keys=keys,

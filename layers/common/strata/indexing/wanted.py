@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from strata.indexing.plan import IGNORE_FILES, MAX_IGNORE_FILE_BYTES, IgnoreRules, denied, unfit
@@ -29,17 +29,21 @@ class Wanted:
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
-    acls: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Where the upload says who may read a file, whatever becomes of it."""
+    acls: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    """Who may read a file, whatever becomes of it, where a list was ever given: the upload's word counts first."""
 
-    def keep_rights(self, indexed: Mapping[str, FileEntry]) -> None:
-        """Take over the `acl` of every file that is indexed: for an upload whose format has no place for one."""
-        for path, before in indexed.items():
-            if before.acl is None or path in self.deleted:
+    def without_rights(self, indexed: Collection[str]) -> set[str]:
+        """Paths that nothing is known about: the upload does not say who may read them, and they are not indexed."""
+        return {path for path in self.paths if path not in self.acls and path not in indexed}
+
+    def keep_rights(self, acls: Mapping[str, tuple[str, ...] | None]) -> None:
+        """Take over what the session knows about who may read these files, unless the upload says something else."""
+        for path, acl in acls.items():
+            if acl is None or path in self.acls:
                 continue
-            self.acls[path] = before.acl
+            self.acls[path] = acl
             if file := self.files.get(path):
-                self.files[path] = replace(file, entry=replace(file.entry, acl=before.acl))
+                self.files[path] = replace(file, entry=replace(file.entry, acl=acl))
 
     def acl_of(self, path: str) -> tuple[str, ...] | None:
         return self.acls.get(path)
@@ -64,9 +68,9 @@ def read_wanted(
     for position, entry in enumerate(entries):
         path = entry.path
         wanted.deleted.discard(path)
-        for outcomes in (wanted.files, wanted.skipped, wanted.failed, wanted.acls):
+        for outcomes in (wanted.files, wanted.skipped, wanted.failed):
             outcomes.pop(path, None)
-        if entry.acl is not None:
+        if entry.names_rights:
             wanted.acls[path] = entry.acl
         if entry.op is ChangeOp.DELETE:
             wanted.deleted.add(path)
@@ -75,7 +79,7 @@ def read_wanted(
         elif reason := denied(path) or entry.skip_reason:
             wanted.skipped[path] = reason
         elif entry.content is None:
-            wanted.files[path] = WantedFile(entry=_file_entry(entry, entry.content_hash or ""), position=None)
+            wanted.files[path] = WantedFile(entry=_file_entry(wanted, entry, entry.content_hash or ""), position=None)
         else:
             _judge(wanted, entry, entry.content, position, max_file_bytes)
             if obeys_ignore_files and path.rpartition("/")[2] in IGNORE_FILES:
@@ -96,14 +100,14 @@ def _judge(wanted: Wanted, entry: UploadEntry, content: bytes, position: int, ma
     elif reason := unfit(entry.path, content, max_file_bytes=max_file_bytes):
         wanted.skipped[entry.path] = reason
     else:
-        wanted.files[entry.path] = WantedFile(entry=_file_entry(entry, blob_sha), position=position)
+        wanted.files[entry.path] = WantedFile(entry=_file_entry(wanted, entry, blob_sha), position=position)
 
 
-def _file_entry(entry: UploadEntry, blob_sha: str) -> FileEntry:
+def _file_entry(wanted: Wanted, entry: UploadEntry, blob_sha: str) -> FileEntry:
     return FileEntry(
         path=entry.path,
         blob_sha=blob_sha,
-        acl=entry.acl,
+        acl=wanted.acl_of(entry.path),
         last_modified=entry.last_modified,
         size_bytes=entry.size_bytes,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from strata.model.access import Identity, Principal, Session
@@ -17,7 +17,8 @@ class CommitRequest:
     """One job's effect on a session's index, as the plan found it.
 
     `upserts` are files to (re)write, each prepared in the cache under `keys[path]`; `rights` are files whose `acl` or
-    `last_modified` alone changes; `deletes` are paths to remove.
+    `last_modified` alone changes; `deletes` are paths to remove. `left_rights` are the lists of files that are not in
+    the index afterwards, for `SessionStore.left_rights`.
     """
 
     session_id: str
@@ -29,6 +30,7 @@ class CommitRequest:
     rights: tuple[FileEntry, ...]
     deletes: tuple[str, ...]
     counters: Counters
+    left_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class NewIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipRequest:
-    """A filled index is to go live; it must hold `files` files."""
+    """A filled index is to go live; it must hold `files` files. `left_rights` as in `CommitRequest`."""
 
     session_id: str
     job_id: str
@@ -69,6 +71,7 @@ class FlipRequest:
     index_id: int
     files: int
     counters: Counters
+    left_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,10 @@ class SessionStore(Protocol):
 
     def indexed_files(self, session_id: str, paths: Collection[str] | None = None) -> dict[str, FileEntry]:
         """What the active index holds, by path (also files without a chunk); with `paths` only those."""
+        ...
+
+    def left_rights(self, session_id: str, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """The lists with which those of these files that had one left the index; forgotten when a file is written."""
         ...
 
     def length_drift(self, session_id: str) -> float:
@@ -163,6 +170,9 @@ class SessionStore(Protocol):
 
     def roll_back(self, request: RollBackRequest) -> CommitResult:
         """Make the index before the live one again, under fence and seq as `commit`; a second time undoes that.
+
+        Rights are no part of what is undone: a file with a list in the live index, or on record in `left_rights`, has
+        that list afterwards; one that leaves the index is on record.
 
         Raises `NoEarlierIndex`.
         """

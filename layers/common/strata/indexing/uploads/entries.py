@@ -24,6 +24,8 @@ class UploadEntry:
     content: bytes | None = None
     content_hash: str | None = None
     acl: tuple[str, ...] | None = None
+    names_rights: bool = False
+    """Whether the upload says who may read the file: with `acl` None everybody who reads the session."""
     last_modified: datetime | None = None
     op: ChangeOp = ChangeOp.UPSERT
     skip_reason: str | None = None

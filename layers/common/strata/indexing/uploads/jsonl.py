@@ -63,6 +63,7 @@ def _jsonl_entry(line: bytes, number: int, meter: Meter) -> UploadEntry:
         content=content if op == ChangeOp.UPSERT else None,
         content_hash=content_hash,
         acl=_acl(fields, fault),
+        names_rights="acl" in fields and op == ChangeOp.UPSERT,
         last_modified=_iso_moment(_field(fields, "last_modified", str, fault), fault),
         op=ChangeOp(op),
         skip_reason=skip_reason,

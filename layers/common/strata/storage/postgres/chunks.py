@@ -15,7 +15,7 @@ from strata.errors import EmbeddingModelMismatch, SessionNotFound, StaleFence, T
 from strata.jobs.fault_points import reach
 from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry
 from strata.model.jobs import Counters
-from strata.ports.sessions import CommitRequest, CommitResult
+from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest
 from strata.storage.postgres.connection import Connection
 from strata.storage.postgres.queries import queries
 
@@ -66,7 +66,8 @@ class _Commit:
         reach("in_commit_after_removes")
         written = write(self._connection, parameters, request.upserts, blob_ids) if blob_ids else 0
         reach("in_commit_after_writes")
-        self._change_rights(parameters)
+        change_rights(self._connection, parameters, request.rights)
+        keep_left_rights(self._connection, request)
         chunks = count_chunks(self._connection, session.active_index_id)
         finish(self._connection, request, session, chunks, request.counters)
         reach("in_commit_before_its_end")
@@ -76,26 +77,35 @@ class _Commit:
         return Committed(result, session.active_index_id, written)
 
     def _remove(self, parameters: dict[str, Any]) -> None:
-        paths = [*self._request.deletes, *(entry.path for entry in self._request.upserts)]
+        written = [entry.path for entry in self._request.upserts]
+        paths = [*self._request.deletes, *written]
         if paths:
+            removed = {**parameters, "paths": paths, "written": written}
             for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_links", "remove_files"):
-                self._connection.execute(self._sql[name], {**parameters, "paths": paths})
+                self._connection.execute(self._sql[name], removed)
 
-    def _change_rights(self, parameters: dict[str, Any]) -> None:
-        if self._request.rights:
-            changed = {
-                **parameters,
-                "files": _as_json(self._request.rights),
-                "paths": [entry.path for entry in self._request.rights],
-            }
-            for name in (
-                "change_chunk_rights",
-                "change_vector_rights",
-                "change_term_rights",
-                "change_link_rights",
-                "change_file_rights",
-            ):
-                self._connection.execute(self._sql[name], changed)
+
+def change_rights(connection: Connection, parameters: Mapping[str, Any], entries: Sequence[FileEntry]) -> None:
+    """Give files of the index these lists and dates."""
+    if not entries:
+        return
+    changed = {**parameters, "files": _as_json(entries), "paths": [entry.path for entry in entries]}
+    for name in (
+        "change_chunk_rights",
+        "change_vector_rights",
+        "change_term_rights",
+        "change_link_rights",
+        "change_file_rights",
+    ):
+        connection.execute(queries("commit")[name], changed)
+
+
+def keep_left_rights(connection: Connection, request: CommitRequest | FlipRequest) -> None:
+    """What files had that are not in the index now."""
+    if request.left_rights:
+        files = json.dumps([{"path": path, "acl": acl} for path, acl in request.left_rights.items()])
+        parameters = {"session_id": request.session_id, "files": files}
+        connection.execute(queries("commit")["keep_left_rights"], parameters)
 
 
 def _refuse_a_path_twice(request: CommitRequest) -> None:

@@ -15,9 +15,11 @@ from strata.ports.clock import Advanced
 from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, RollBackRequest
 from strata.storage.postgres.chunks import (
     Counting,
+    change_rights,
     count_chunks,
     find_blobs,
     finish,
+    keep_left_rights,
     last_result,
     lock_session,
     replayed,
@@ -116,6 +118,8 @@ def flip(connection: Connection, request: FlipRequest) -> CommitResult:
         )
     connection.execute(sql["flip"], index)
     connection.execute(sql["close_index"], index)
+    connection.execute(sql["forget_returned"], index)
+    keep_left_rights(connection, request)
     chunks = count_chunks(connection, request.index_id)
     finish(connection, request, session, chunks, request.counters)
     reach("in_flip_before_its_end")
@@ -129,10 +133,30 @@ def roll_back(connection: Connection, request: RollBackRequest) -> CommitResult:
     swapped = connection.execute(queries("new_index")["swap_indexes"], {"session_id": request.session_id}).fetchone()
     if swapped is None:
         raise NoEarlierIndex
+    _carry_rights_back(connection, request, session, index_id=swapped[0])
     chunks = count_chunks(connection, swapped[0])
     finish(connection, request, session, chunks, Counters())
     reach("in_roll_back_before_its_end")
     return CommitResult(generation=session.generation + 1, chunks=chunks, counters=Counters(), replayed=False)
+
+
+def _carry_rights_back(connection: Connection, request: RollBackRequest, session: Any, *, index_id: int) -> None:
+    sql = queries("new_index")
+    parameters = {
+        "session_id": request.session_id,
+        "job_id": request.job_id,
+        "generation": session.generation + 1,
+        "index_id": index_id,
+        "left_index_id": session.active_index_id,
+    }
+    rows = connection.execute(sql["narrowed_files"], parameters).fetchall()
+    narrowed = [
+        FileEntry(path=path, blob_sha=blob_sha, acl=tuple(acl), last_modified=last_modified, size_bytes=size_bytes)
+        for path, blob_sha, acl, last_modified, size_bytes in rows
+    ]
+    change_rights(connection, parameters, narrowed)
+    connection.execute(sql["keep_rights_of_left_index"], parameters)
+    connection.execute(sql["forget_returned"], parameters)
 
 
 def applied(connection: Connection, session_id: str, *, job_id: str, seq: int) -> CommitResult | None:

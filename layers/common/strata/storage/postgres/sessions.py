@@ -164,6 +164,11 @@ class PostgresSessionStore:
             for path, blob_sha, acl, last_modified, size_bytes in rows
         }
 
+    def left_rights(self, session_id: str, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
+        parameters = {"session_id": session_id, "paths": list(paths)}
+        rows = self._database.transact(lambda c: c.execute(self._sql["left_rights"], parameters).fetchall())
+        return {path: tuple(acl) for path, acl in rows}
+
     def length_drift(self, session_id: str) -> float:
         parameters = {"session_id": session_id, "least_chunks": LEAST_CHUNKS_THAT_DRIFT}
         row = self._database.transact(lambda c: c.execute(self._sql["length_drift"], parameters).fetchone())

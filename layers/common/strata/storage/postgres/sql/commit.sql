@@ -77,6 +77,10 @@ DELETE FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::
 DELETE FROM rag_links WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
 -- name: remove_files
+-- A file that is written has its rights with it from now on.
+WITH written AS (
+    DELETE FROM rag_left_rights WHERE session_id = %(session_id)s AND path = ANY (%(written)s::text[])
+)
 DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
 -- name: count_layers
@@ -195,6 +199,12 @@ UPDATE rag_session_chunk_map AS m
 SET acl = f.acl, last_modified = f.last_modified, job_id = %(job_id)s, generation = %(generation)s
 FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modified timestamptz)
 WHERE m.index_id = %(index_id)s AND m.path = ANY (%(paths)s::text[]) AND m.path = f.path;
+
+-- name: keep_left_rights
+-- `files` are some that are not in the index afterwards.
+INSERT INTO rag_left_rights AS r (session_id, path, acl)
+SELECT %(session_id)s, f.path, f.acl FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+ON CONFLICT (session_id, path) DO UPDATE SET acl = excluded.acl WHERE r.acl IS DISTINCT FROM excluded.acl;
 
 -- name: count_chunks
 SELECT coalesce(sum(chunk_count), 0) FROM rag_index_layers WHERE index_id = %(index_id)s;

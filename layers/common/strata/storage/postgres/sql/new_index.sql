@@ -81,6 +81,12 @@ SET previous_index_id = CASE
     active_index_id = %(index_id)s
 WHERE s.session_id = %(session_id)s;
 
+-- name: forget_returned
+-- Files of the index that has just gone live have their rights with them.
+DELETE FROM rag_left_rights AS r
+WHERE r.session_id = %(session_id)s
+  AND EXISTS (SELECT FROM rag_session_chunk_map AS m WHERE m.index_id = %(index_id)s AND m.path = r.path);
+
 -- name: close_index
 UPDATE rag_indexes SET filled_by = NULL WHERE index_id = %(index_id)s;
 
@@ -89,6 +95,22 @@ UPDATE rag_indexes SET filled_by = NULL WHERE index_id = %(index_id)s;
 UPDATE rag_sessions SET previous_index_id = active_index_id, active_index_id = previous_index_id
 WHERE session_id = %(session_id)s AND previous_index_id IS NOT NULL
 RETURNING active_index_id;
+
+-- name: narrowed_files
+-- Files of the index that is gone back to, with a list that they have got since then: going back opens nothing.
+SELECT m.path, m.blob_sha, coalesce(live.acl, l.acl), m.last_modified, m.size_bytes
+FROM rag_session_chunk_map AS m
+LEFT JOIN rag_session_chunk_map AS live ON live.index_id = %(left_index_id)s AND live.path = m.path
+LEFT JOIN rag_left_rights AS l ON l.session_id = %(session_id)s AND l.path = m.path
+WHERE m.index_id = %(index_id)s AND coalesce(live.acl, l.acl) IS DISTINCT FROM m.acl
+  AND coalesce(live.acl, l.acl) IS NOT NULL;
+
+-- name: keep_rights_of_left_index
+INSERT INTO rag_left_rights AS r (session_id, path, acl)
+SELECT %(session_id)s, m.path, m.acl FROM rag_session_chunk_map AS m
+WHERE m.index_id = %(left_index_id)s AND m.acl IS NOT NULL
+  AND NOT EXISTS (SELECT FROM rag_session_chunk_map AS n WHERE n.index_id = %(index_id)s AND n.path = m.path)
+ON CONFLICT (session_id, path) DO UPDATE SET acl = excluded.acl;
 
 -- name: useless_indexes
 -- Indexes that nobody reads and nobody may go back to; one that this job fills is not among them. They are closed, so

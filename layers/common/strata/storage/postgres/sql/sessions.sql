@@ -45,6 +45,9 @@ SELECT m.path, m.blob_sha, m.acl, m.last_modified, m.size_bytes
 FROM rag_session_chunk_map AS m JOIN rag_sessions AS s ON s.active_index_id = m.index_id
 WHERE s.session_id = %(session_id)s AND m.path = ANY (%(paths)s::text[]);
 
+-- name: left_rights
+SELECT path, acl FROM rag_left_rights WHERE session_id = %(session_id)s AND path = ANY (%(paths)s::text[]);
+
 -- name: length_drift
 -- How far the average length of a layer's chunks has moved from the one that its weights were made with, as a share
 -- of that; small layers don't count.
