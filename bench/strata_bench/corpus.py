@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from strata.errors import ConfigurationError
+from strata_eval.dataset import json_lines
 from strata_eval.own_code import from_python_sources
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -45,14 +45,7 @@ def own_corpus() -> Corpus:
 
 def text_rows(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """The lines of a JSON Lines file, each an object with a text in every field; else `ConfigurationError`."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                row = json.loads(line)
-                if not isinstance(row, dict) or not all(isinstance(row.get(field), str) for field in fields):
-                    raise ConfigurationError(f"{path}:{number} lacks a text under {' or '.join(fields)}.")
-                yield row
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{path} is not JSON Lines: {error}.") from error
+    for row, at in json_lines(path):
+        if not all(isinstance(row.get(field), str) for field in fields):
+            raise ConfigurationError(f"{at} lacks a text under {' or '.join(fields)}.")
+        yield row

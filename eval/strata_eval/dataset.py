@@ -1,7 +1,9 @@
 """A judged data set: documents, queries, and which document answers which query.
 
 On disk a set is a folder with `corpus.jsonl` (`path`, `title`, `text`), `queries.jsonl` (`id`, `text`) and `qrels.tsv`
-(a header line that names at least `query_id`, `path` and `relevance`); further fields and columns are left alone.
+(a header line that names at least `query_id`, `path` and `relevance`); further fields and columns are left alone. A
+byte-order mark, CRLF and empty lines do no harm. Relevance is a whole number: above 0 is relevant, and grades above 1
+count no more than 1.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +33,43 @@ class JudgedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedSet:
-    """`relevant` maps a query's id to the paths that answer it; each query has at least one that is in the corpus."""
+    """`relevant` maps a query's id to the paths that answer it; each query has at least one that is in the corpus.
+
+    A relevant path that is not in the corpus can't be found and counts all the same. `unjudged` is the number of
+    queries that were left out because nothing is relevant to them. `given`: the set's own chunks stand for its files.
+    """
 
     name: str
     documents: tuple[JudgedDocument, ...]
     queries: tuple[JudgedQuery, ...]
     relevant: Mapping[str, frozenset[str]]
+    unjudged: int = 0
+    given: bool = False
 
 
 def read_set(folder: Path) -> JudgedSet:
     """Read a set; raises `ConfigurationError` that names the file and line which are wrong.
 
-    A query with `keep` false is left out: someone has looked at it. One without a relevant document in the corpus can't
-    be answered by any system, so it is a fault too.
+    A query with `keep` false is left out: someone has looked at it. So is one to which nothing is relevant. One whose
+    relevant documents are all missing from the corpus is a fault: no system could answer it.
     """
     documents = tuple(
         JudgedDocument(path=_text(row, "path", at), title=str(row.get("title", "")), text=_text(row, "text", at))
-        for row, at in _json_lines(folder / "corpus.jsonl")
+        for row, at in json_lines(folder / "corpus.jsonl")
     )
     queries = tuple(
-        JudgedQuery(query_id=_text(row, "id", at), text=_text(row, "text", at))
-        for row, at in _json_lines(folder / "queries.jsonl")
+        JudgedQuery(query_id=_identifier(row, at), text=_text(row, "text", at))
+        for row, at in json_lines(folder / "queries.jsonl")
         if row.get("keep", True)
     )
-    return judged_set(folder.name, documents, queries, _read_judgements(folder / "qrels.tsv"))
+    judgements: dict[str, set[str]] = {}
+    for judgement in read_judgements(folder / "qrels.tsv"):
+        judgements.setdefault(judgement["query_id"], set()).add(judgement["path"])
+    judged = tuple(query for query in queries if query.query_id in judgements)
+    if queries and not judged:
+        raise ConfigurationError(f"{folder.name}: qrels.tsv judges none of the {len(queries)} queries.")
+    found = judged_set(folder.name, documents, judged, judgements)
+    return replace(found, unjudged=len(queries) - len(judged))
 
 
 def judged_set(
@@ -76,20 +91,39 @@ def judged_set(
     return JudgedSet(name=name, documents=documents, queries=queries, relevant=relevant)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each line's object and where it stands, for messages."""
+def json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each line's object and where it stands, for messages; raises `ConfigurationError`."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
                 at = f"{path.parent.name}/{path.name}:{number}"
-                row = json.loads(line)
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise ConfigurationError(f"{at}: no JSON ({error}).") from error
                 if not isinstance(row, dict):
                     raise ConfigurationError(f"{at}: not an object.")
                 yield row, at
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise ConfigurationError(f"{path} is not JSON Lines: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8: {error}.") from error
+
+
+def read_judgements(path: Path) -> list[dict[str, str]]:
+    """The rows whose relevance is above 0, by column; raises `ConfigurationError`."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+            return [row for row in rows if row["query_id"] and row["path"] and int(row["relevance"]) > 0]
+    except OSError as error:
+        raise ConfigurationError(f"{path} can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not UTF-8: {error}.") from error
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigurationError(f"{path} does not hold query_id, path and a whole number as relevance.") from error
 
 
 def _text(row: Mapping[str, Any], name: str, at: str) -> str:
@@ -98,15 +132,7 @@ def _text(row: Mapping[str, Any], name: str, at: str) -> str:
     return str(row[name])
 
 
-def _read_judgements(path: Path) -> dict[str, set[str]]:
-    judgements: dict[str, set[str]] = {}
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-                if int(row["relevance"]) > 0:
-                    judgements.setdefault(row["query_id"], set()).add(row["path"])
-    except OSError as error:
-        raise ConfigurationError(f"{path} can't be read: {error.strerror}.") from error
-    except (KeyError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{path} does not hold query_id, path and a whole number as relevance.") from error
-    return judgements
+def _identifier(row: Mapping[str, Any], at: str) -> str:
+    """A query's id: a text, or a number that stands in the judgements as text."""
+    found = row.get("id")
+    return str(found) if type(found) is int else _text(row, "id", at)

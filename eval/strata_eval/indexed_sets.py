@@ -31,9 +31,14 @@ PREAMBLED = "-preambles"
 IDENTITY = Identity(subject="eval", tenant="eval")
 
 
+def folder_of(data: Path, name: str) -> Path:
+    """The folder behind a set's name; one whose own name ends in `GIVEN` is itself."""
+    return data / name if (data / name).is_dir() else data / name.removesuffix(GIVEN)
+
+
 def read_any_set(data: Path, name: str) -> JudgedSet:
-    judged = read_set(data / name.removesuffix(GIVEN))
-    return JudgedSet(name=name, documents=judged.documents, queries=judged.queries, relevant=judged.relevant)
+    folder = folder_of(data, name)
+    return replace(read_set(folder), name=name, given=folder.name != name)
 
 
 def index_set(
@@ -70,8 +75,8 @@ def index_set(
         )
         for source in sources
     }
-    if judged.name.endswith(GIVEN):
-        given = read_given_chunks(data / judged.name.removesuffix(GIVEN))
+    if judged.given:
+        given = read_given_chunks(folder_of(data, judged.name))
         chunks = [given.get(source.path, []) for source in sources]
         if preambler is not None:
             chunks = _preambled(preambler, [document.text for document in judged.documents], chunks)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from strata.errors import ConfigurationError
 from strata.model.asking import Candidate
 from strata.model.corpus import Chunk, Layer, Span
+from strata_eval.dataset import json_lines, read_judgements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,24 +31,27 @@ class Golden:
 
 
 def read_golden(folder: Path) -> dict[str, tuple[Golden, ...]]:
-    """The golden pieces of each query; empty for a set that judges files only."""
-    with (folder / "qrels.tsv").open(encoding="utf-8", newline="") as file:
-        rows = [
-            row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if int(row["relevance"]) > 0
-        ]
+    """The golden pieces of each query; empty for a set that judges files only. Raises `ConfigurationError`."""
+    path = folder / "qrels.tsv"
+    rows = read_judgements(path)
     golden: dict[str, list[Golden]] = {}
-    if rows and "chunk_index" in rows[0]:
-        spans = _spans_of_given_chunks(folder)
-        for row in rows:
-            number = int(row["chunk_index"])
-            golden.setdefault(row["query_id"], []).append(
-                Golden(path=row["path"], span=spans[row["path"], number], chunk=number)
-            )
-    elif rows and "start_line" in rows[0]:
-        for row in rows:
-            span = Span(start=int(row["start_line"]), end=int(row["end_line"]))
-            golden.setdefault(row["query_id"], []).append(Golden(path=row["path"], span=span))
-    return {query: tuple(pieces) for query, pieces in golden.items()}
+    try:
+        if rows and "chunk_index" in rows[0]:
+            spans = _spans_of_given_chunks(folder)
+            for row in rows:
+                number = int(row["chunk_index"])
+                piece = Golden(path=row["path"], span=spans[row["path"], number], chunk=number)
+                golden.setdefault(row["query_id"], []).append(piece)
+        elif rows and "start_line" in rows[0]:
+            for row in rows:
+                span = Span(start=int(row["start_line"]), end=int(row["end_line"]))
+                golden.setdefault(row["query_id"], []).append(Golden(path=row["path"], span=span))
+    except (KeyError, ValueError, TypeError) as error:
+        raise ConfigurationError(
+            f"{path}: chunk_index must be the number of a chunk in corpus.jsonl, start_line and end_line those of "
+            f"lines, in every relevant row ({error!r})."
+        ) from error
+    return {query: tuple(dict.fromkeys(pieces)) for query, pieces in golden.items()}
 
 
 def read_given_chunks(folder: Path) -> dict[str, list[Chunk]]:
@@ -73,9 +76,10 @@ def read_given_chunks(folder: Path) -> dict[str, list[Chunk]]:
 
 
 def _files(folder: Path) -> list[tuple[str, str, str, list[str]]]:
-    with (folder / "corpus.jsonl").open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return [(row["path"], row.get("title", ""), row["text"], row.get("chunks", [])) for row in rows]
+    return [
+        (row["path"], row.get("title", ""), row["text"], row.get("chunks", []))
+        for row, _ in json_lines(folder / "corpus.jsonl")
+    ]
 
 
 def _spans_of_given_chunks(folder: Path) -> Mapping[tuple[str, int], Span]:

@@ -1,7 +1,8 @@
 """The ladder: the same questions, with one part of the pipeline more at each step, on the real pipeline.
 
 A set's files go through the indexing of the product into a Postgres of their own; each step asks it through the
-product's search. A step is kept when it raises nDCG@10 over the best step before it that was kept.
+product's search. A step is kept when it is shown to raise nDCG@10 over the last step before it that was kept: when all
+of the 95 % bounds of the gain are above 0. What does not show a gain is dropped, whatever its mean.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from strata.errors import InvalidQuery
 from strata.model.corpus import Layer
 from strata.ports.blobs import BlobCache
 from strata.ports.search import ChunkSearch
 from strata.ports.sessions import SessionStore
 from strata.retrieval.retrieve import checked_text
-from strata_eval.bootstrap import paired_bootstrap
+from strata_eval.bootstrap import Difference, paired_bootstrap
 from strata_eval.dataset import JudgedSet
-from strata_eval.indexed_sets import GIVEN, index_set, read_any_set
+from strata_eval.indexed_sets import folder_of, index_set, read_any_set
 from strata_eval.judgements import read_golden
 from strata_eval.optional_models import OptionalModels
 from strata_eval.scoring import Rows, Scored, score
 from strata_eval.steps import FINAL, OPTIONAL, STEPS, Ask, Bench, Options, with_step
 from strata_eval.vector_cache import CachedEmbedder
+
+T = TypeVar("T")
 
 
 def run_set(
@@ -44,18 +48,19 @@ def run_set(
 ) -> dict[str, Any]:
     """Index a set and climb the ladder; the object that `--json` prints.
 
-    A step without its model is under `skipped`, with the reason.
+    A step without its model is under `skipped`, with the reason. `final` is the pipeline as it ships, whatever steps
+    are asked for.
     """
     models = models or OptionalModels()
     judged = read_any_set(data, name)
-    golden = read_golden(data / name.removesuffix(GIVEN))
+    golden = read_golden(folder_of(data, name))
     chunks = index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache)
     bench = Bench(search=search, embedder=embedder, session_id=name, layers=tuple(layers), models=models)
     for query in judged.queries:  # so that no step's time has the embedding in it
-        embedder.embed_query(checked_text(query.text[:8_000]))
+        _answered(lambda text: embedder.embed_query(checked_text(text)), query.text[:8_000])
 
     def scored(found: Sequence[Rows]) -> Scored:
-        return score(judged, found, golden, given=name.endswith(GIVEN), counter=embedder)
+        return score(judged, found, golden, counter=embedder)
 
     lexical, _ = _ask(lambda text: bench.rows(text, dense=False, lexical=True), judged, models)
     arms = {"bm25": scored(lexical)}
@@ -75,7 +80,7 @@ def run_set(
         found, seconds = _ask(partial(_asker(step, options), bench), judged, models)
         results[step] = now = scored(found)
         change = paired_bootstrap(kept.ndcg, now.ndcg) if kept else None
-        verdict = "keep" if change is None or change.mean > 0 else "drop"
+        verdict = verdict_on(change)
         if verdict == "keep":
             kept = now
             options = with_step(options, step) if step in OPTIONAL else options
@@ -84,18 +89,20 @@ def run_set(
                 "name": step,
                 "verdict": verdict,
                 "metrics": dict(now.metrics),
-                "difference": None if change is None else {key: round(x, 4) for key, x in asdict(change).items()},
+                "difference": change and _rounded(change),
                 "latency_ms": _percentiles(seconds),
                 "cost": {**asdict(models.used()), "failed_questions": len(bench.notes)},
             }
         )
-    if "naive" in results:
-        arms["dense"] = results["naive"]
-    final = results.get(FINAL) or (results[climbed[-1]["name"]] if climbed else arms["bm25"])
+    for step in ("naive", FINAL):
+        if step not in results:
+            results[step] = scored(_ask(partial(STEPS[step], bench), judged, models)[0])
+    arms["dense"], final = results["naive"], results[FINAL]
     return {
         "set": name,
         "embedder": embedder.model_id,
         "queries": len(judged.queries),
+        "unjudged": judged.unjudged,
         "files": len(judged.documents),
         "chunks": chunks,
         "arms": {arm: dict(of.metrics) for arm, of in arms.items()},
@@ -104,6 +111,11 @@ def run_set(
         "skipped": skipped,
         "final": dict(final.metrics),
     }
+
+
+def verdict_on(change: Difference | None) -> str:
+    """`keep` a first step, and one whose gain is above 0 with 95 % confidence; `drop` any other."""
+    return "keep" if change is None or change.low > 0 else "drop"
 
 
 def _asker(step: str, kept: Options) -> Ask:
@@ -120,22 +132,33 @@ def envelope(arms: Mapping[str, Scored], final: Scored) -> dict[str, Any]:
     change = paired_bootstrap(arms[name].ndcg, final.ndcg)
     return {
         "better_arm": name,
-        "difference": {key: round(value, 4) for key, value in asdict(change).items()},
+        "difference": _rounded(change),
         "holds": change.mean >= -0.005 and change.low >= -0.03,
     }
 
 
+def _rounded(change: Difference) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in asdict(change).items()}
+
+
 def _ask(ask: Callable[[str], Rows], judged: JudgedSet, models: OptionalModels) -> tuple[list[Rows], list[float]]:
     """The rows for each query, and the seconds that they took; what a kept reply saved counts as if it had been asked
-    for.
+    for. What a search refuses to look for (a query without a word) finds nothing.
     """
     found, seconds = [], []
     models.saved_s()  # of what was done before, say writing preambles
     for query in judged.queries:
         started = time.perf_counter()
-        found.append(ask(query.text))
+        found.append(_answered(ask, query.text) or ())
         seconds.append(time.perf_counter() - started + models.saved_s())
     return found, seconds
+
+
+def _answered(ask: Callable[[str], T], text: str) -> T | None:
+    try:
+        return ask(text)
+    except InvalidQuery:
+        return None
 
 
 def _percentiles(seconds: Sequence[float]) -> dict[str, float]:

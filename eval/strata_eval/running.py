@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from strata.errors import ConfigurationError
 from strata.model.corpus import Layer
 from strata.retrieval.features import WEIGHTS_FILE
-from strata_eval.indexed_sets import GIVEN, postgres
+from strata_eval.dataset import json_lines
+from strata_eval.indexed_sets import GIVEN, folder_of, postgres, read_any_set
+from strata_eval.judgements import read_golden
 from strata_eval.ladder import run_set
 from strata_eval.models import cached_embedder
 from strata_eval.optional_models import optional_models
@@ -30,7 +33,8 @@ def set_names(data: Path, chosen: Sequence[str]) -> tuple[Path, list[str]]:
         data, found = data.absolute().parent, [data.absolute().name]
     else:
         found = sorted(path.parent.name for path in data.glob("*/qrels.tsv"))
-    found += [f"{name}{GIVEN}" for name in found if _has_chunks(data / name)]
+    given = [f"{name}{GIVEN}" for name in found if _has_chunks(data / name)]
+    found += [name for name in given if name not in found]
     unknown = sorted(set(chosen) - set(found))
     if unknown or not found:
         raise ConfigurationError(
@@ -52,7 +56,8 @@ def run(
     cache: Path,
     say: Say,
 ) -> list[dict[str, Any]]:
-    """One object a set. Raises `ConfigurationError` for an unknown set or step, and for a model that is named wrongly.
+    """One object a set. Raises `ConfigurationError` for an unknown set or step, for a set that can't be read, and for a
+    model that is named wrongly.
 
     Optional steps use the models that the environment configures.
     """
@@ -60,6 +65,9 @@ def run(
     if unknown := sorted(set(steps) - set(known)):
         raise ConfigurationError(f"There is no step {', '.join(unknown)}; the steps are {', '.join(known)}.")
     folder, names = set_names(data, sets)
+    for name in names:  # a fault in the last set is named before the first is asked
+        read_any_set(folder, name)
+        read_golden(folder_of(folder, name))
     with_cache = cached_embedder(embedder, models=models, cache=cache, say=say)
     optional = optional_models(with_cache, cache)
     reports = []
@@ -106,6 +114,17 @@ def run_training(
     if write:
         WEIGHTS_FILE.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return report
+
+
+def json_object(reports: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What `--json` prints: one set's report, or `{"sets": [...]}`. What was asked of the chunks that a set brings
+    along stands in its report, under `given_chunks`."""
+    objects = {report["set"]: dict(report) for report in reports}
+    for name in list(objects):
+        if (parent := objects.get(name.removesuffix(GIVEN))) is not None and parent["set"] != name:
+            parent["given_chunks"] = objects.pop(name)
+    found = list(objects.values())
+    return found[0] if len(found) == 1 else {"sets": found}
 
 
 SHOWN = {
@@ -163,5 +182,4 @@ def _figures(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _has_chunks(folder: Path) -> bool:
-    with (folder / "corpus.jsonl").open(encoding="utf-8") as file:
-        return "chunks" in json.loads(file.readline() or "{}")
+    return any("chunks" in row for row, _ in islice(json_lines(folder / "corpus.jsonl"), 1))

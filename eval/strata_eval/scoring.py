@@ -30,7 +30,6 @@ def score(
     found: Sequence[Rows],
     golden: Mapping[str, Sequence[Golden]],
     *,
-    given: bool = False,
     counter: TokenCounter | None = None,
 ) -> Scored:
     """`found` holds each query's rows, best first.
@@ -59,23 +58,28 @@ def score(
             add("tokens@10", sum(tokens[row.content] for row in rows[:SHOWN_ROWS]))
         pieces = golden.get(query.query_id, ())
         if pieces:
-            right = [any(piece.found_by(row, given=given) for piece in pieces) for row in rows[:5]]
+            right = [any(piece.found_by(row, given=judged.given) for piece in pieces) for row in rows[:5]]
             add("precision@5_by_chunk", sum(right) / 5)
         if pieces and pieces[0].chunk is not None:
             for k in (5, 10, 20):
-                add(f"pass@{k}", pass_at(pieces, rows, k, given=given))
+                add(f"pass@{k}", pass_at(pieces, rows, k, given=judged.given))
         elif pieces:
-            ranks = [
-                rank
-                for rank, row in enumerate(rows[:10], start=1)
-                if any(piece.found_by(row, given=False) for piece in pieces)
-            ]
-            add("symbol_hit@10", float(bool(ranks)))
-            add("symbol_ndcg@10", 1.0 / float(np.log2(ranks[0] + 1)) if ranks else 0.0)
+            shown, symbols = _symbols_shown(rows, pieces), {str(piece) for piece in pieces}
+            add("symbol_hit@10", hit(shown, symbols))
+            add("symbol_ndcg@10", ndcg(shown, symbols))
     return Scored(
         metrics={name: round(float(np.mean(numbers)), 4) for name, numbers in values.items()},
         ndcg=tuple(values["ndcg@10"]),
     )
+
+
+def _symbols_shown(rows: Rows, pieces: Sequence[Golden]) -> list[str]:
+    """The symbol that each row is the first to show, of those asked for; the row's rank where there is none."""
+    shown: list[str] = []
+    for rank, row in enumerate(rows, start=1):
+        new = (str(piece) for piece in pieces if piece.found_by(row, given=False) and str(piece) not in shown)
+        shown.append(next(new, str(rank)))
+    return shown
 
 
 def _token_counts(found: Sequence[Rows], counter: TokenCounter) -> dict[str, int]:

@@ -22,7 +22,7 @@ from strata.retrieval.weighing import fusion_weights, shape_of
 from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet
 from strata_eval.derived import DERIVED, derived_sets
-from strata_eval.indexed_sets import GIVEN, IDENTITY, read_any_set
+from strata_eval.indexed_sets import GIVEN, IDENTITY, folder_of, read_any_set
 from strata_eval.judgements import Golden, read_given_chunks, read_golden
 from strata_eval.learning import DERIVED_SHARE, Lesson, Pack, learn
 from strata_eval.memory import MemorySearch
@@ -51,10 +51,6 @@ class Course:
     asked: tuple[Asked, ...]
 
     @property
-    def given(self) -> bool:
-        return self.judged.name.endswith(GIVEN)
-
-    @property
     def derived(self) -> bool:
         return DERIVED in self.judged.name
 
@@ -69,14 +65,13 @@ class Course:
 
 def read_courses(data: Path, name: str, embedder: CachedEmbedder) -> list[Course]:
     """Cut, embed and ask a set in memory, and the sets that are made of it."""
-    judged = read_any_set(data, name)
-    if not name.endswith(GIVEN):
-        golden = read_golden(data / name)
+    judged, folder = read_any_set(data, name), folder_of(data, name)
+    golden = read_golden(folder)
+    if not judged.given:
         derived = [_course(one, own_chunks(one, embedder), {}, embedder) for one in derived_sets(judged)]
         return [_course(judged, own_chunks(judged, embedder), golden, embedder), *derived]
-    folder = data / name.removesuffix(GIVEN)
     chunks = [chunk for part in read_given_chunks(folder).values() for chunk in part]
-    return [_course(judged, chunks, read_golden(folder), embedder)]
+    return [_course(judged, chunks, golden, embedder)]
 
 
 def _course(
@@ -127,7 +122,6 @@ def _asked(  # noqa: PLR0917 - one call
         )
     )
     rows = retrieved.candidates
-    given = judged.name.endswith(GIVEN)
     return Asked(
         text=text,
         retrieved=retrieved,
@@ -136,7 +130,7 @@ def _asked(  # noqa: PLR0917 - one call
             files=tuple(row.path for row in rows),
             right_file=np.array([row.path in judged.relevant[query_id] for row in rows], dtype=np.bool_),
             right_row=np.array(
-                [any(piece.found_by(row, given=given) for piece in golden) for row in rows], dtype=np.bool_
+                [any(piece.found_by(row, given=judged.given) for piece in golden) for row in rows], dtype=np.bool_
             ),
         ),
     )
@@ -167,8 +161,8 @@ def _figures(course: Course, weights: Mapping[str, float], languages: frozenset[
         ).candidates
         for asked in course.asked
     ]
-    before = score(course.judged, fused, course.golden, given=course.given)
-    after = score(course.judged, ranked, course.golden, given=course.given)
+    before = score(course.judged, fused, course.golden)
+    after = score(course.judged, ranked, course.golden)
     change = paired_bootstrap(before.ndcg, after.ndcg)
     return {
         "set": course.judged.name,

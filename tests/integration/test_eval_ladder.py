@@ -15,13 +15,14 @@ from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
+from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.indexed_sets import index_set, read_any_set
-from strata_eval.ladder import run_set
+from strata_eval.ladder import run_set, verdict_on
 from strata_eval.learning import SIGNED, Pack, learn
 from strata_eval.memory import MemorySearch
 from strata_eval.optional_models import OptionalModels, optional_models
 from strata_eval.plotting import checked_plot, save_plot
-from strata_eval.running import run, set_names, table_rows
+from strata_eval.running import json_object, run, set_names, table_rows
 from strata_eval.steps import OPTIONAL, STEPS, Bench
 from strata_eval.training import own_chunks, read_courses, train
 from strata_eval.vector_cache import CachedEmbedder, VectorCache
@@ -104,6 +105,37 @@ def test_a_run_reports_every_step_with_its_verdict(climb: Run, tmp_path: Path) -
     assert report["skipped"] == []
     columns, rows = table_rows([report])
     assert all(len(row) == len(columns) for row in rows)
+
+
+def test_the_final_figures_are_those_of_the_pipeline_as_it_ships_whatever_is_climbed(climb: Run) -> None:
+    whole, naive = climb(list(STEPS)), climb(["naive"])
+    assert [step["name"] for step in naive["steps"]] == ["naive"]
+    assert (naive["final"], naive["arms"], naive["envelope"]) == (whole["final"], whole["arms"], whole["envelope"])
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        pytest.param([0.5] * 20, "keep", id="a gain everywhere"),
+        pytest.param([0.5, -0.45] * 10, "drop", id="a mean above 0 that may be chance"),
+        pytest.param([0.0] * 20, "drop", id="no difference"),
+        pytest.param([-0.5] * 20, "drop", id="a loss"),
+    ],
+)
+def test_a_step_is_kept_for_a_gain_that_is_shown(gains: list[float], verdict: str) -> None:
+    change = paired_bootstrap([0.5] * len(gains), [0.5 + gain for gain in gains])
+    assert verdict_on(change) == verdict
+
+
+def test_a_query_that_the_search_refuses_finds_nothing(climb: Run, data: Path) -> None:
+    before = climb(["features"])["final"]
+    with (data / "small" / "queries.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "q3", "text": "?!"}) + "\n")
+    with (data / "small" / "qrels.tsv").open("a") as file:
+        file.write("q3\tlock.py\t1\tacquire\t1\t2\n")
+    report = climb(["features"])
+    assert report["queries"] == 3
+    assert report["final"]["hit@10"] == pytest.approx(before["hit@10"] * 2 / 3, abs=1e-4)
 
 
 def test_steps_without_a_model_are_skipped_with_the_reason(
@@ -288,6 +320,42 @@ def test_a_folder_of_sets_and_a_set_are_both_taken(data: Path) -> None:
         set_names(data, ["other"])
     with pytest.raises(ConfigurationError, match="holds no set"):
         set_names(data.parent, [])
+
+
+def test_one_set_is_one_object_with_its_own_chunks_inside(data: Path) -> None:
+    corpus = data / "small" / "corpus.jsonl"
+    rows = [json.loads(line) for line in corpus.read_text().splitlines()]
+    corpus.write_text("\ufeff" + "".join(json.dumps({**row, "chunks": [row["text"]]}) + "\n" for row in rows))
+    _, names = set_names(data / "small", [])
+    assert names == ["small", "small-given"]
+    reports = [{"set": name, "final": {}} for name in names]
+    alone = {"set": "small", "final": {}, "given_chunks": {"set": "small-given", "final": {}}}
+    assert json_object(reports) == alone
+    assert json_object(reports[1:]) == reports[1]
+    other = {"set": "other", "final": {}}
+    assert json_object([*reports, other]) == {"sets": [alone, other]}
+    assert json_object([{"set": "x-given"}, other]) == {"sets": [{"set": "x-given"}, other]}
+
+
+def test_a_folder_may_end_like_a_set_of_given_chunks(data: Path) -> None:
+    (data / "small").rename(data / "my-given")
+    assert set_names(data, []) == (data, ["my-given"])
+    judged = read_any_set(data, "my-given")
+    assert (judged.name, judged.given, len(judged.queries)) == ("my-given", False, 2)
+
+
+def test_a_fault_of_a_set_is_named_before_any_is_asked(data: Path, tmp_path: Path) -> None:
+    with (data / "small" / "qrels.tsv").open("a") as file:
+        file.write("q1\tlock.py\t1\trelease\tfive\tsix\n")
+    said: list[str] = []
+    with pytest.raises(ConfigurationError, match=r"qrels\.tsv.*'five'"):
+        run(
+            data, sets=[], steps=[], embedder="static", layers=[], models=tmp_path, cache=tmp_path, say=said.append
+        )  # fmt: skip
+    (data / "small" / "corpus.jsonl").unlink()
+    with pytest.raises(ConfigurationError, match=r"corpus\.jsonl can't be read"):
+        set_names(data, [])
+    assert said == []
 
 
 def test_a_text_is_embedded_once(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
     ("corpus", "message"),
     [
         pytest.param('{"path": "a.py"}\n', r"corpus\.jsonl:1 lacks a text", id="no text"),
-        pytest.param("[]\n", r"corpus\.jsonl:1 lacks", id="no object"),
-        pytest.param("{\n", "is not JSON Lines", id="a broken line"),
+        pytest.param("[]\n", r"corpus\.jsonl:1: not an object", id="no object"),
+        pytest.param("{\n", r"corpus\.jsonl:1: no JSON", id="a broken line"),
     ],
 )
 def test_a_fault_is_named(tmp_path: Path, corpus: str, message: str) -> None:

@@ -36,13 +36,14 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        pytest.param({"corpus": CORPUS + "{"}, "corpus.jsonl is not JSON Lines", id="a broken line"),
+        pytest.param({"corpus": CORPUS + "{"}, r"corpus.jsonl:3: no JSON", id="a broken line"),
         pytest.param({"corpus": "[1]\n"}, r"corpus.jsonl:1: not an object", id="no object"),
         pytest.param({"corpus": '{"path": "a.md"}\n'}, r"corpus.jsonl:1: no text under 'text'", id="no text"),
         pytest.param({"corpus": CORPUS + CORPUS}, "same path", id="a path twice"),
         pytest.param({"queries": QUERIES + QUERIES}, "the same id", id="a query twice"),
         pytest.param({"queries": ""}, "no queries", id="no queries"),
-        pytest.param({"qrels": "query_id\tpath\trelevance\n"}, "'q1' has no relevant document", id="no judgement"),
+        pytest.param({"qrels": "query_id\tpath\trelevance\n"}, "judges none of the 1 queries", id="no judgement"),
+        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\n"}, "whole number", id="a row cut short"),
         pytest.param(
             {"qrels": "query_id\tpath\trelevance\nq1\tz.md\t1\n"}, "'q1' has no relevant", id="judged elsewhere"
         ),
@@ -53,6 +54,46 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
 def test_a_fault_is_named(tmp_path: Path, parts: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         read_set(write_set(tmp_path, **parts))
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte-order mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"], ids=["LF", "CRLF", "empty lines"])
+def test_marks_and_ends_of_lines_make_no_difference(tmp_path: Path, mark: str, end: str) -> None:
+    def written(text: str) -> str:
+        return mark + text.replace("\n", end)
+
+    for name, text in (("corpus.jsonl", CORPUS), ("queries.jsonl", QUERIES), ("qrels.tsv", QRELS)):
+        (tmp_path / name).write_bytes(written(text).encode())
+    judged = read_set(tmp_path)
+    assert [document.path for document in judged.documents] == ["a.md", "b.md"]
+    assert [query.text for query in judged.queries] == ["which is first?"]
+    assert judged.relevant == {"q1": frozenset({"a.md"})}
+
+
+def test_grades_count_alike_and_ids_may_hold_blanks_and_any_letters(tmp_path: Path) -> None:
+    corpus = '{"path": "документы/о блокировках.md", "text": "x"}\n{"path": "a b.md", "text": ""}\n'
+    queries = '{"id": "вопрос 1", "text": "y"}\n{"id": 7, "text": "z"}\n'
+    qrels = (
+        "query_id\tpath\trelevance\nвопрос 1\tдокументы/о блокировках.md\t2\nвопрос 1\ta b.md\t0\n"
+        "7\ta b.md\t1\n7\tnot in the corpus.md\t1\nunknown\ta b.md\t1\n"
+    )
+    judged = read_set(write_set(tmp_path, corpus=corpus, queries=queries, qrels=qrels))
+    assert judged.relevant == {
+        "вопрос 1": frozenset({"документы/о блокировках.md"}),
+        "7": frozenset({"a b.md", "not in the corpus.md"}),
+    }
+
+
+def test_a_query_to_which_nothing_is_relevant_is_left_out_and_counted(tmp_path: Path) -> None:
+    queries = QUERIES + '{"id": "q2", "text": "judged as wrong"}\n{"id": "q3", "text": "never judged"}\n'
+    judged = read_set(write_set(tmp_path, queries=queries, qrels=f"{QRELS}q2\ta.md\t0\n"))
+    assert ([query.query_id for query in judged.queries], judged.unjudged) == (["q1"], 2)
+
+
+def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    (write_set(tmp_path) / "queries.jsonl").write_bytes('{"id": "q1", "text": "вопрос"}\n'.encode("cp1251"))
+    with pytest.raises(ConfigurationError, match=r"queries\.jsonl is not UTF-8"):
+        read_set(tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["corpus.jsonl", "queries.jsonl", "qrels.tsv"])
