@@ -10,7 +10,11 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from strata import __version__, bootstrap
-from strata.contracts.asking import AnswerView, Ask, FilePageView, HealthView, RetrievedView, Search, sse_frame
+from strata.contracts.asking import AnswerView, Ask
+from strata.contracts.files import FilePageView
+from strata.contracts.frames import sse_frame
+from strata.contracts.health import HealthView
+from strata.contracts.searching import RetrievedView, Search
 from strata.edge.http import api, error_responses
 from strata.edge.identity import caller
 from strata.edge.negotiating import wants_json

@@ -16,8 +16,10 @@ import pytest
 
 from strata.answering.answer import Answerer
 from strata.answering.cache_gate import CacheGate
-from strata.contracts.asking import AnswerView, RetrievedView, sse_frame
+from strata.contracts.asking import AnswerView
+from strata.contracts.frames import sse_frame
 from strata.contracts.jobs import JobView
+from strata.contracts.searching import RetrievedView
 from strata.errors import JobNotFound, SessionNotFound
 from strata.jobs.events import TERMINAL, EventFeed, sse_text
 from strata.jobs.reading import JobReader

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from strata.answering.events import DeltaEvent
-from strata.contracts.asking import AnswerView, Ask, Search, frame, sse_frame
+from strata.contracts.asking import AnswerView, Ask
+from strata.contracts.frames import frame, sse_frame
+from strata.contracts.searching import Search
 from strata.errors import InvalidPath, InvalidQuery, InvalidRequest, SessionNotFound, UnknownLayer
 from strata.model.asking import MAX_QUERY_CHARACTERS, Filter, Question
 from strata.model.corpus import Layer

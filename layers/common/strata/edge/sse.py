@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from starlette.responses import StreamingResponse
 
-from strata.contracts.asking import frame
+from strata.contracts.frames import frame
 from strata.edge.http import INTERNAL, internal_error_body, status_of
 from strata.errors import DeadlineExceeded, StrataError
 
