@@ -13,7 +13,8 @@ from strata.model.corpus import ReportedFile
 from strata.model.jobs import DeadLetter, JobReport, JobStatus
 from strata.storage.aws import aws_client, aws_errors
 from strata.storage.dynamodb.client import Table, to_attributes
-from strata.storage.dynamodb.jobs import DynamoJobStore, capped
+from strata.storage.dynamodb.job_items import capped
+from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
 from tests.support.job_fakes import FakeClock, job
 

@@ -5,34 +5,42 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from strata.errors import Conflict, JobCancelled, JobNotChangeable, JobNotFound, LockLost, SessionNotFound
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
 from strata.jobs.running import Progress
-from strata.model.chat import ModelUsage
-from strata.model.corpus import ReportedFile
-from strata.model.jobs import Counters, DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
+from strata.model.jobs import DeadLetter, Job, JobEvent, JobStatus, Lease
 from strata.ports.clock import Clock
 from strata.storage.dynamodb.client import Item, Refused, Table, Write, contention_pauses
+from strata.storage.dynamodb.job_items import (
+    OPEN_UPLOADS,
+    epoch_ms,
+    event_of,
+    failed_list,
+    job_item,
+    job_key,
+    job_of,
+    key_of,
+    letter_key,
+    letter_list,
+    letter_of,
+    time_text,
+    unchanged,
+)
 from strata.storage.dynamodb.order import BY_LIST, WAITING_SESSIONS, Order, order_key, read_order, seq_key
 
 BY_SESSION = "by_session"
 """The index (session_id, created_at), with all attributes; only job items are in it."""
-
-OPEN_UPLOADS = "open_uploads"
-"""The list of jobs that await their upload, by the time when it is given up."""
 NOTIFIED_WITHIN = timedelta(seconds=30)
 """An accepted job's own notification comes sooner than that; only then the sweep looks after its session."""
 
+_HELD = "lock_owner = :owner AND fence = :fence"
 _STATUS = {"#status": "status"}
 _QUEUED = status_data(JobStatus.QUEUED, Progress(phase="queued"))
 _KNOWN_JOBS = 100
-_MAX_LIST_ENTRIES = 200
-_MAX_LIST_BYTES = 30_000  # three lists a job, 50 jobs in a reply of at most 6 MB; an item may hold 400 KB
-_MAX_TEXT_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +62,26 @@ class DynamoJobStore:
     def create(self, job: Job) -> None:
         """Raises `Conflict` when there is a job of that id."""
         token = uuid.uuid4().hex
-        item = {**_job_item(job), **self._expiry(), "create_token": token}
+        item = {**job_item(job), **self._expiry(), "create_token": token}
         try:
-            self.table.write(Write(key=_job_key(job.job_id), item=item, condition="attribute_not_exists(pk)"))
+            self.table.write(Write(key=job_key(job.job_id), item=item, condition="attribute_not_exists(pk)"))
         except Refused as error:
             # botocore sends a write again whose reply was lost: then it is refused because of itself.
-            stored = self.table.get(_job_key(job.job_id))
+            stored = self.table.get(job_key(job.job_id))
             if stored is not None and stored.get("create_token") == token:
                 return
             raise Conflict(f"There is a job {job.job_id} already.") from error
 
     def get(self, job_id: str) -> Job | None:
-        item = self.table.get(_job_key(job_id))
-        return None if item is None else _job_of(item)
+        item = self.table.get(job_key(job_id))
+        return None if item is None else job_of(item)
 
     def for_session(self, session_id: str, *, limit: int = 50) -> list[Job]:
         """Newest first; a job that was opened a moment ago may still be missing."""
         items = self.table.query(
             "session_id = :session", {":session": session_id}, index=BY_SESSION, newest_first=True, limit=limit
         )
-        return [_job_of(item) for item in items]
+        return [job_of(item) for item in items]
 
     def accept(self, job_id: str, *, session_id: str, object_version: str | None, applied_seq: int) -> Job:
         for _ in contention_pauses():
@@ -96,13 +104,13 @@ class DynamoJobStore:
             )
             try:
                 self.table.write(
-                    self._job_update(accepted, *_unchanged(job)),
+                    self._job_update(accepted, *unchanged(job)),
                     order.write(
                         session_id,
                         {
                             "accepted_seq": accepted.seq,
                             "list_name": WAITING_SESSIONS,
-                            "list_at_ms": max(order.lease_until_ms, _epoch_ms(accepted.updated_at + NOTIFIED_WITHIN)),
+                            "list_at_ms": max(order.lease_until_ms, epoch_ms(accepted.updated_at + NOTIFIED_WITHIN)),
                         },
                         guard=" AND attribute_not_exists(deletion)" if order.stored else "",
                     ),
@@ -125,7 +133,7 @@ class DynamoJobStore:
             while order.accepted_seq > order.done_seq:
                 key = seq_key(session_id, order.done_seq + 1)
                 place = self.table.get(key)
-                missing = key if place is None else _job_key(place["job_id"])
+                missing = key if place is None else job_key(place["job_id"])
                 if place is not None and (job := self.get(place["job_id"])):
                     return job
                 if not self._close_empty(session_id, order.done_seq, missing):
@@ -166,7 +174,7 @@ class DynamoJobStore:
             )
             try:
                 self.table.write(
-                    self._job_update(running, *_unchanged(job)),
+                    self._job_update(running, *unchanged(job)),
                     Write(key=order_key(lease.session_id), condition=_HELD, values=_holder(lease)),
                 )
             except Refused:
@@ -179,7 +187,7 @@ class DynamoJobStore:
         try:
             self.table.write(
                 Write(
-                    key=_job_key(job_id),
+                    key=job_key(job_id),
                     expression="SET committing = :true",
                     condition="#status = :running AND fence = :fence AND cancel_requested = :false",
                     values={
@@ -202,7 +210,7 @@ class DynamoJobStore:
         try:
             self.table.write(
                 Write(
-                    key=_job_key(job_id),
+                    key=job_key(job_id),
                     expression="SET starts = :fewer",
                     condition="#status = :running AND fence = :fence AND starts = :starts",
                     values={
@@ -226,7 +234,7 @@ class DynamoJobStore:
                 raise JobNotChangeable("The job is being committed; it can't be cancelled any more.")
             if stored.status is JobStatus.RUNNING:
                 changed = replace(stored, cancel_requested=True)
-                writes: Sequence[Write] = (self._job_update(changed, *_unchanged(stored)),)
+                writes: Sequence[Write] = (self._job_update(changed, *unchanged(stored)),)
             else:
                 # One that was accepted keeps its place in the order; the holder closes it when it comes there.
                 changed = replace(stored, status=JobStatus.CANCELLED, updated_at=self.clock.now())
@@ -240,21 +248,21 @@ class DynamoJobStore:
 
     def put_back(self, failed: Job, again: Job) -> None:
         put_back = replace(failed, retried_as=again.job_id)
-        condition, values = _unchanged(failed)
-        new = {**_job_item(again), **self._expiry()}
+        condition, values = unchanged(failed)
+        new = {**job_item(again), **self._expiry()}
         try:
             self.table.write(
                 self._job_update(put_back, f"{condition} AND attribute_exists(list_name)", values),
-                Write(key=_job_key(again.job_id), item=new, condition="attribute_not_exists(pk)"),
+                Write(key=job_key(again.job_id), item=new, condition="attribute_not_exists(pk)"),
             )
         except Refused as error:
             raise JobNotChangeable("Only a job that failed can be put back, and only once.") from error
 
     def failed(self, tenant: str, *, limit: int = 50) -> list[Job]:
-        return [_job_of(item) for item in self._listed(_failed_list(tenant), limit=limit, newest_first=True)]
+        return [job_of(item) for item in self._listed(failed_list(tenant), limit=limit, newest_first=True)]
 
     def late_uploads(self, now: datetime, *, limit: int) -> list[Job]:
-        return [_job_of(item) for item in self._listed(OPEN_UPLOADS, until=now, limit=limit)]
+        return [job_of(item) for item in self._listed(OPEN_UPLOADS, until=now, limit=limit)]
 
     def waiting_sessions(self, now: datetime, *, limit: int) -> list[str]:
         items = self._listed(WAITING_SESSIONS, until=now, limit=limit)
@@ -266,26 +274,26 @@ class DynamoJobStore:
         condition, values = "list_name = :list", {":list": name}
         if until is not None:
             condition += " AND list_at_ms <= :until"
-            values |= {":until": _epoch_ms(until)}  # type: ignore[dict-item]
+            values |= {":until": epoch_ms(until)}  # type: ignore[dict-item]
         return self.table.query(condition, values, index=BY_LIST, limit=limit, newest_first=newest_first)
 
     def remove_session(self, session_id: str, *, before: datetime) -> None:
         items = self.table.query(
             "session_id = :session AND created_at < :before",
-            {":session": session_id, ":before": _text(before)},
+            {":session": session_id, ":before": time_text(before)},
             index=BY_SESSION,
         )
         jobs = {item["job_id"] for item in items}
         places = self.table.query(
             "pk = :pk AND begins_with(sk, :seq)", {":pk": f"session#{session_id}", ":seq": "seq#"}
         )
-        self.table.remove([_key_of(place) for place in places if place["job_id"] in jobs])
+        self.table.remove([key_of(place) for place in places if place["job_id"] in jobs])
         for job_id in jobs:
             # The job's own item goes last: as long as it is there, a second try finds the rest.
-            own = self.table.query("pk = :pk", {":pk": _job_key(job_id)["pk"]})
-            events = [_key_of(item) for item in own if item["sk"] != _job_key(job_id)["sk"]]
+            own = self.table.query("pk = :pk", {":pk": job_key(job_id)["pk"]})
+            events = [key_of(item) for item in own if item["sk"] != job_key(job_id)["sk"]]
             self.table.remove(events)
-            self.table.remove([_job_key(job_id)])
+            self.table.remove([job_key(job_id)])
 
     def finish(self, job: Job, lease: Lease) -> None:
         """A job that was ended meanwhile keeps that end; its place is closed all the same. Safe to repeat."""
@@ -332,7 +340,7 @@ class DynamoJobStore:
             try:
                 # With its job: nothing comes back of one that was deleted a moment ago.
                 self.table.write(
-                    self._event(job_id, event), Write(key=_job_key(job_id), condition="attribute_exists(pk)")
+                    self._event(job_id, event), Write(key=job_key(job_id), condition="attribute_exists(pk)")
                 )
             except Refused:
                 self._appended.pop(job_id, None)
@@ -347,36 +355,36 @@ class DynamoJobStore:
         first = min(max(seq, 0), 99_999_998) + 1
         items = self.table.query(
             "pk = :pk AND sk BETWEEN :first AND :last",
-            {":pk": _job_key(job_id)["pk"], ":first": f"event#{first:08d}", ":last": "event#99999999"},
+            {":pk": job_key(job_id)["pk"], ":first": f"event#{first:08d}", ":last": "event#99999999"},
         )
-        return [_event_of(item) for item in items]
+        return [event_of(item) for item in items]
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.table.put(
             {
-                **_letter_key(letter.letter_id),
+                **letter_key(letter.letter_id),
                 "letter_id": letter.letter_id,
                 "object_key": letter.object_key,
                 "object_version": letter.object_version,
                 "reason": letter.reason,
-                "created_at": _text(letter.created_at),
+                "created_at": time_text(letter.created_at),
                 "of_session": letter.session_id,
                 "tenant": letter.tenant,
-                "list_name": _letter_list(letter.tenant),
-                "list_at_ms": _epoch_ms(letter.created_at),
+                "list_name": letter_list(letter.tenant),
+                "list_at_ms": epoch_ms(letter.created_at),
                 **self._expiry(),
             }
         )
 
     def get_dead_letter(self, letter_id: str) -> DeadLetter | None:
-        item = self.table.get(_letter_key(letter_id))
-        return None if item is None else _letter_of(item)
+        item = self.table.get(letter_key(letter_id))
+        return None if item is None else letter_of(item)
 
     def dead_letters(self, tenant: str | None, *, limit: int = 50) -> list[DeadLetter]:
-        return [_letter_of(item) for item in self._listed(_letter_list(tenant), limit=limit, newest_first=True)]
+        return [letter_of(item) for item in self._listed(letter_list(tenant), limit=limit, newest_first=True)]
 
     def remove_dead_letter(self, letter_id: str) -> None:
-        self.table.remove([_letter_key(letter_id)])
+        self.table.remove([letter_key(letter_id)])
 
     def _require(self, job_id: str) -> Job:
         job = self.get(job_id)
@@ -399,11 +407,11 @@ class DynamoJobStore:
     def _last_event(self, job_id: str) -> JobEvent | None:
         last = self.table.query(
             "pk = :pk AND begins_with(sk, :event)",
-            {":pk": _job_key(job_id)["pk"], ":event": "event#"},
+            {":pk": job_key(job_id)["pk"], ":event": "event#"},
             limit=1,
             newest_first=True,
         )
-        return _event_of(last[0]) if last else None
+        return event_of(last[0]) if last else None
 
     def _check_held(self, lease: Lease) -> Order:
         order = read_order(self.table, lease.session_id)
@@ -414,16 +422,16 @@ class DynamoJobStore:
     def _ending(self, job: Job, stored: Job) -> Sequence[Write]:
         last = self._last_event(job.job_id)
         terminal = JobEvent(seq=1 if last is None else last.seq + 1, name=TERMINAL, data={})
-        return self._job_update(stored.ending(job), *_unchanged(stored)), self._event(job.job_id, terminal)
+        return self._job_update(stored.ending(job), *unchanged(stored)), self._event(job.job_id, terminal)
 
     def _job_update(self, job: Job, condition: str, values: Mapping[str, Any]) -> Write:
         """The job's item as a whole."""
-        item = {**_job_item(job), **self._expiry()}
-        return Write(key=_job_key(job.job_id), item=item, condition=condition, values=values, names=_STATUS)
+        item = {**job_item(job), **self._expiry()}
+        return Write(key=job_key(job.job_id), item=item, condition=condition, values=values, names=_STATUS)
 
     def _event(self, job_id: str, event: JobEvent) -> Write:
         return Write(
-            key={"pk": _job_key(job_id)["pk"], "sk": f"event#{event.seq:08d}"},
+            key={"pk": job_key(job_id)["pk"], "sk": f"event#{event.seq:08d}"},
             item={
                 "name": event.name,
                 "data": json.dumps(event.data, separators=(",", ":")),
@@ -436,188 +444,5 @@ class DynamoJobStore:
         return {"expires_at": int((self.clock.now() + self.keep).timestamp())}  # in seconds, as DynamoDB's TTL wants
 
 
-_HELD = "lock_owner = :owner AND fence = :fence"
-
-
 def _holder(lease: Lease) -> dict[str, Any]:
     return {":owner": lease.owner, ":fence": lease.fence}
-
-
-def _unchanged(job: Job) -> tuple[str, dict[str, Any]]:
-    """The condition that nobody has changed the job since it was read."""
-    values = {
-        ":seen_status": job.status.value,
-        ":seen_starts": job.starts,
-        ":seen_cancel": job.cancel_requested,
-        ":seen_committing": job.committing,
-    }
-    return (
-        "#status = :seen_status AND starts = :seen_starts"
-        " AND cancel_requested = :seen_cancel AND committing = :seen_committing"
-    ), values
-
-
-def _job_key(job_id: str) -> dict[str, str]:
-    return {"pk": f"job#{job_id}", "sk": "job"}
-
-
-def _job_item(job: Job) -> Item:
-    return {
-        "job_id": job.job_id,
-        "session_id": job.session_id,
-        "tenant": job.tenant,
-        "kind": job.kind.value,
-        "status": job.status.value,
-        "object_key": job.object_key,
-        "created_at": _text(job.created_at),
-        "updated_at": _text(job.updated_at),
-        "seq": job.seq,
-        "fence": job.fence,
-        "report": _report_text(job.report),
-        "error_code": job.error_code,
-        "error_message": None if job.error_message is None else job.error_message[:_MAX_TEXT_CHARACTERS],
-        "object_version": job.object_version,
-        "starts": job.starts,
-        "reindex": job.reindex,
-        "upload_until": None if job.upload_until is None else _text(job.upload_until),
-        "cancel_requested": job.cancel_requested,
-        "committing": job.committing,
-        "retried_as": job.retried_as,
-        **_listing(job),
-    }
-
-
-def _listing(job: Job) -> Item:
-    """The list that the job is on, if somebody must look after it."""
-    if job.status is JobStatus.AWAITING_UPLOAD and job.upload_until is not None:
-        return {"list_name": OPEN_UPLOADS, "list_at_ms": _epoch_ms(job.upload_until)}
-    if job.status is JobStatus.ERROR and job.retried_as is None:
-        return {"list_name": _failed_list(job.tenant), "list_at_ms": _epoch_ms(job.updated_at)}
-    return {}
-
-
-def _failed_list(tenant: str) -> str:
-    return f"failed#{tenant}"
-
-
-def _letter_list(tenant: str | None) -> str:
-    return "dead_letters" if tenant is None else f"dead_letters#{tenant}"
-
-
-def _letter_key(letter_id: str) -> dict[str, str]:
-    return {"pk": f"dead_letter#{letter_id}", "sk": "letter"}
-
-
-def _letter_of(item: Item) -> DeadLetter:
-    return DeadLetter(
-        letter_id=item["letter_id"],
-        object_key=item["object_key"],
-        object_version=item["object_version"],
-        reason=item["reason"],
-        created_at=datetime.fromisoformat(item["created_at"]),
-        session_id=item["of_session"],
-        tenant=item["tenant"],
-    )
-
-
-def _key_of(item: Item) -> dict[str, str]:
-    return {"pk": item["pk"], "sk": item["sk"]}
-
-
-def _job_of(item: Item) -> Job:
-    report = json.loads(item["report"])
-    return Job(
-        job_id=item["job_id"],
-        session_id=item["session_id"],
-        tenant=item["tenant"],
-        kind=JobKind(item["kind"]),
-        status=JobStatus(item["status"]),
-        object_key=item["object_key"],
-        created_at=datetime.fromisoformat(item["created_at"]),
-        updated_at=datetime.fromisoformat(item["updated_at"]),
-        seq=item["seq"],
-        fence=item["fence"],
-        report=JobReport(
-            counters=Counters(**report["counters"]),
-            chunks=report["chunks"],
-            generation=report["generation"],
-            skipped=_reported(report["skipped"]),
-            failed=_reported(report["failed"]),
-            notes=_reported(report.get("notes", ())),
-            note_count=report.get("note_count", 0),
-            usage=None if report.get("usage") is None else ModelUsage(**report["usage"]),
-        ),
-        error_code=item["error_code"],
-        error_message=item["error_message"],
-        object_version=item["object_version"],
-        starts=item["starts"],
-        reindex=item.get("reindex", False),
-        upload_until=None if item["upload_until"] is None else datetime.fromisoformat(item["upload_until"]),
-        cancel_requested=item["cancel_requested"],
-        committing=item["committing"],
-        retried_as=item["retried_as"],
-    )
-
-
-def _event_of(item: Item) -> JobEvent:
-    return JobEvent(seq=int(item["sk"].removeprefix("event#")), name=item["name"], data=json.loads(item["data"]))
-
-
-def _report_text(report: JobReport) -> str:
-    return json.dumps(
-        {
-            "counters": asdict(report.counters),
-            "chunks": report.chunks,
-            "generation": report.generation,
-            "skipped": capped(report.skipped),
-            "failed": capped(report.failed),
-            "notes": capped(report.notes),
-            "note_count": report.note_count,
-            "usage": None if report.usage is None else asdict(report.usage),
-        },
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
-
-
-def _reported(entries: Sequence[Mapping[str, Any]]) -> tuple[ReportedFile, ...]:
-    return tuple(
-        ReportedFile(
-            path=entry["path"],
-            reason=entry["reason"],
-            line=entry.get("line"),
-            acl=None if entry.get("acl") is None else tuple(entry["acl"]),
-        )
-        for entry in entries
-    )
-
-
-def capped(files: Sequence[ReportedFile]) -> list[dict[str, Any]]:
-    """The first files that fit into a job's item; the counters tell how many there were."""
-    kept: list[dict[str, Any]] = []
-    size_bytes = 0
-    for file in files[:_MAX_LIST_ENTRIES]:
-        entry: dict[str, Any] = {"path": _storable(file.path), "reason": _storable(file.reason)}
-        if file.line is not None:
-            entry["line"] = file.line
-        if file.acl is not None:
-            entry["acl"] = list(file.acl)
-        size_bytes += len(json.dumps(entry, ensure_ascii=False).encode())
-        if size_bytes > _MAX_LIST_BYTES:
-            break
-        kept.append(entry)
-    return kept
-
-
-def _storable(text: str) -> str:
-    """Cut to a sane length; broken surrogates, which no store takes, become question marks."""
-    return text[:_MAX_TEXT_CHARACTERS].encode(errors="replace").decode()
-
-
-def _epoch_ms(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
-def _text(moment: datetime) -> str:
-    """ISO 8601 in UTC with microseconds always: the texts sort as the times do."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
