@@ -11,9 +11,9 @@ with StrataClient("http://127.0.0.1:8000") as strata:
 from strata_client.async_client import AsyncStrataClient
 from strata_client.client import StrataClient
 from strata_client.errors import ApiUnreachable, ClientError, PackingError, StrataApiError, StreamBroken
+from strata_client.events import Citation, Delta, Done, JobEvent, Meta, Sources
 from strata_client.packing import Snapshot, pack
 from strata_client.retrying import RetryPolicy
-from strata_client.wire import Citation, Delta, Done, JobEvent, Meta, Sources
 
 __all__ = [
     "ApiUnreachable",

@@ -30,6 +30,7 @@ from strata_client.calls import (
     upload_timeout,
 )
 from strata_client.errors import ApiUnreachable, StrataApiError, StreamBroken
+from strata_client.events import AskEvent, Done, JobEvent, ask_event, job_event
 from strata_client.retrying import RetryPolicy, checked_token, checked_url, is_loopback, reason_of
 from strata_client.sse import SseParser
 
@@ -179,7 +180,7 @@ class StrataClient:
 
     def job_events(
         self, job_id: str, *, after: int = 0, wait_s: int = 10, timeout_s: float | None = None
-    ) -> Iterator[wire.JobEvent]:
+    ) -> Iterator[JobEvent]:
         """The job's events after number `after`, as they happen, up to the terminal one.
 
         Each reply ends after `wait_s` seconds at most; the next one goes on after the last event seen, and so does
@@ -200,7 +201,7 @@ class StrataClient:
                     if response.status_code == NO_MORE_EVENTS:
                         return
                     for chunk in response.iter_bytes():
-                        for event in map(wire.job_event, parser.feed(chunk)):
+                        for event in map(job_event, parser.feed(chunk)):
                             if event.seq <= after:
                                 continue
                             after, breaks = event.seq, 0
@@ -218,7 +219,7 @@ class StrataClient:
             self._sleep(delay_s)
 
     def wait_for(
-        self, job_id: str, on_event: Callable[[wire.JobEvent], None] | None = None, *, timeout_s: float | None = None
+        self, job_id: str, on_event: Callable[[JobEvent], None] | None = None, *, timeout_s: float | None = None
     ) -> wire.JobView:
         """The job at its end, whatever that is: look at `status`."""
         for event in self.job_events(job_id, timeout_s=timeout_s):
@@ -230,7 +231,7 @@ class StrataClient:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def ask(self, session_id: str, question: str, **options: Unpack[wire.SearchOptions]) -> Iterator[wire.AskEvent]:
+    def ask(self, session_id: str, question: str, **options: Unpack[wire.SearchOptions]) -> Iterator[AskEvent]:
         """The answer as it is written: `Meta`, `Sources`, `Delta`s and `Citation`s, `Done` at the end.
 
         An answer that can't be given ends with `StrataApiError`, a lost connection with `StreamBroken`.
@@ -239,10 +240,10 @@ class StrataClient:
         parser = SseParser()
         with self._stream("POST", session_path(session_id, "/query"), body=body) as response:
             for chunk in response.iter_bytes():
-                for event in map(wire.ask_event, parser.feed(chunk)):
+                for event in map(ask_event, parser.feed(chunk)):
                     if event is not None:
                         yield event
-                    if isinstance(event, wire.Done):
+                    if isinstance(event, Done):
                         return
         raise StreamBroken("The connection ended before the answer did; ask again.")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from strata_client.client import StrataClient
+from strata_client.events import JobEvent
 from strata_client.packing import PackingLimits, Snapshot, pack
-from strata_client.wire import JobEvent, JobView, PathReason, SessionView
+from strata_client.wire import JobView, PathReason, SessionView
 
 
 class IndexWatcher(Protocol):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from strata_client.error_replies import api_error
 from strata_client.errors import ApiUnreachable, ClientError, StrataApiError
-from strata_client.wire import api_error
 
 _NEVER_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _HOPELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.ReadTimeout)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strata_client.cli.screen import Screen
-from strata_client.wire import AnswerCollector, AnswerView, AskEvent, CitationView, Delta, Sources
+from strata_client.events import AnswerCollector, AskEvent, Delta, Sources
+from strata_client.wire import AnswerView, CitationView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

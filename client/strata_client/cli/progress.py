@@ -7,9 +7,10 @@ from types import TracebackType
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from strata_client.cli.screen import Screen, bytes_text, one_line, plural
+from strata_client.events import JobEvent
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
-from strata_client.wire import JobEvent, ModelUsage, ParserNote, PathReason
+from strata_client.wire import ModelUsage, ParserNote, PathReason
 
 SHOWN_REASONS = 8
 EXAMPLES = 3

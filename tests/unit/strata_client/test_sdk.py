@@ -24,7 +24,7 @@ from strata_client import (
     StrataClient,
     StreamBroken,
 )
-from strata_client.wire import AnswerCollector
+from strata_client.events import AnswerCollector
 from tests.support.fake_api import (
     ANSWER_TEXT,
     CITATIONS,
