@@ -7,23 +7,21 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from strata.errors import StrataError
-from strata.ports.embedding import Embedder
 from strata_bench.cloud import run_cloud
 from strata_bench.corpus import PROJECT, Corpus, own_corpus, read_corpus
+from strata_bench.embedders import EmbedderChoice
 from strata_bench.given import commit_chunks, read_chunks
 from strata_bench.index import run_growth, run_index
 from strata_bench.plotting import growth_svg
 from strata_bench.query import run_query
 from strata_bench.scale import run_scale
-from strata_bench.vectors import StoredVectors
 from strata_bench.workbench import IDENTITY, SESSION, Workbench, workbench
-from strata_eval.models import cached_embedder
 from strata_local.errors import LocalCloudError
-from strata_local.models import pull_minilm
 
 EXAMPLE = "Example: strata bench query --data DIR --json"
 
@@ -36,15 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         copies = [int(count) for count in options.copies.split(",") if count]
         if options.what == "cloud":
             return _print(options, run_cloud(corpus, copies or [1], _say))
-        embedder = _embedder(options.embedder, threads=options.threads)
-        with workbench(_indexing_embedder(embedder, options)) as bench:
-            found = _measured(bench, corpus, embedder, options, copies)
+        model = EmbedderChoice(name=options.embedder, threads=options.threads)
+        with workbench(_indexing_choice(model, options)) as bench:
+            found = _measured(bench, corpus, model, options, copies)
+            found = {"embedder": bench.embedder.model_id, **found}
     except (StrataError, LocalCloudError) as error:
         _say(str(error))
         return 2
     if options.what == "scale" and options.plot:
         options.plot.write_text(growth_svg(found), encoding="utf-8")
-    return _print(options, {"embedder": embedder.model_id, **found})
+    return _print(options, found)
 
 
 def _print(options: argparse.Namespace, found: dict[str, Any]) -> int:
@@ -86,24 +85,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _indexing_embedder(embedder: Embedder, options: argparse.Namespace) -> Embedder:
+def _indexing_choice(model: EmbedderChoice, options: argparse.Namespace) -> EmbedderChoice:
     """Where the embedder's own work is not measured, a text is embedded once and its vector kept for the next run."""
     if options.what == "index" and not options.embed:
-        return StoredVectors(embedder=embedder)
+        return replace(model, is_looked_up=True)
     if options.what in ("query", "scale") and options.embedder == "onnx":
-        return cached_embedder("onnx", models=_models(), cache=options.cache, say=_say)
-    return embedder
+        return replace(model, cache=options.cache)
+    return model
 
 
 def _measured(
-    bench: Workbench, corpus: Corpus, embedder: Embedder, options: argparse.Namespace, copies: Sequence[int]
+    bench: Workbench, corpus: Corpus, model: EmbedderChoice, options: argparse.Namespace, copies: Sequence[int]
 ) -> dict[str, Any]:
     if options.what == "scale":
         sizes = [int(size) for size in options.sizes.split(",")]
         return run_scale(
             bench,
             corpus,
-            bench.indexer.embedder,
+            bench.embedder,
             sizes=sizes,
             sessions=options.sessions,
             churn=options.churn,
@@ -114,41 +113,23 @@ def _measured(
         chunks = read_chunks(options.chunks)
         _say(f"storing {len(chunks)} chunks of {options.chunks.name}")
         commit_chunks(
-            SESSION,
-            IDENTITY.tenant,
-            chunks,
-            sessions=bench.sessions,
-            cache=bench.cache,
-            embedder=bench.indexer.embedder,
+            SESSION, IDENTITY.tenant, chunks, sessions=bench.sessions, cache=bench.cache, embedder=bench.embedder
         )
-        return _asked(bench, corpus, embedder)
+        return _asked(bench, corpus, model)
     _say(f"indexing {len(corpus.files)} files of {corpus.name}")
     if options.what == "query":
-        bench.snapshot(corpus.files)
-        return _asked(bench, corpus, embedder)
+        with bench.worker() as worker:
+            bench.snapshot(worker, corpus.files.items())
+        return _asked(bench, corpus, model)
     index = run_index(bench, corpus)
     if options.what == "index":
         return {**index, "growth": run_growth(bench, corpus, copies, _say)} if copies else index
-    return {"index": index, "query": _asked(bench, corpus, embedder)}
+    return {"index": index, "query": _asked(bench, corpus, model)}
 
 
-def _asked(bench: Workbench, corpus: Corpus, embedder: Embedder) -> dict[str, Any]:
+def _asked(bench: Workbench, corpus: Corpus, model: EmbedderChoice) -> dict[str, Any]:
     _say(f"asking {len(corpus.questions)} questions")
-    return run_query(bench, corpus, embedder)
-
-
-def _embedder(name: str, *, threads: int) -> Embedder:
-    if name == "hashed":
-        from strata.providers.hashed.embedder import HashedEmbedder
-
-        return HashedEmbedder()
-    from strata.providers.onnx.embedder import OnnxEmbedder
-
-    return OnnxEmbedder.load(pull_minilm(_models() / "minilm", say=_say), threads=threads)
-
-
-def _models() -> Path:
-    return Path(os.environ.get("STRATA_MODEL_DIRECTORY", "").strip() or PROJECT / ".strata" / "models")
+    return run_query(bench, corpus, model.load())
 
 
 def _say(line: str) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
-import resource
 import statistics
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from strata.errors import FileUnreadable
 from strata.indexing.prepare import parser_for
 from strata.indexing.reading import read_text
-from strata.model.jobs import JobReport
 from strata.storage.postgres.connection import connect
 from strata_bench.corpus import Corpus
-from strata_bench.processor import own_cpu_s, server_cpu_s
+from strata_bench.processor import server_cpu_s
 from strata_bench.workbench import Workbench
+from strata_bench.worker import Work, Worker
 
 CHANGED_FILES = 3
 LAYERS = """
@@ -33,64 +32,89 @@ LAYERS = """
 def run_index(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
     """Index the corpus, index it again unchanged, then change three files of middling size, one at a time.
 
-    `repeat_ratio` is the second snapshot's time over the first one's; `one_file_change_s` the median change.
-    `cpu_s` is the processor time of this process and its workers, `postgres_cpu_s` the server's: on a busy machine they
-    say more than the clock. `peak_rss_mb` is that of the greatest process of ours: the model, the parsers, the batches.
+    The jobs run in a worker's process; the time is theirs, from the stored upload to the commit. `repeat_ratio` is the
+    second snapshot's time over the first one's; `one_file_change_s` the median change, its upload included.
+    `cpu_s` is the processor time of the worker and its own workers, `postgres_cpu_s` the server's: on a busy machine
+    they say more than the clock. `peak_rss_mb` is the most that one process of the worker held, `peak_memory_mb` the
+    most that all of them held together: the model, the parsers, the batches.
     """
-    before_s, postgres_before_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
-    first_s, first = _timed(lambda: bench.snapshot(corpus.files))
-    cpu_s, postgres_cpu_s = own_cpu_s() - before_s, server_cpu_s(bench.postgres_pid) - postgres_before_s
-    repeat_s, repeat = _timed(lambda: bench.snapshot(corpus.files))
-    counters = first.counters
-    done = counters.indexed_files
+    with bench.worker() as worker:
+        first, postgres_cpu_s = _snapshot(bench, worker, corpus.files.items())
+        repeat, _ = _snapshot(bench, worker, corpus.files.items())
+        change_s = _change_s(bench, worker, corpus.files, "")
+    counters, chunks = first.report.counters, first.report.chunks
     return {
         "corpus": corpus.name,
-        "files": done,
-        "seconds": round(first_s, 2),
-        "cpu_s": round(cpu_s, 2),
+        "files": counters.indexed_files,
+        "seconds": round(first.seconds, 2),
+        "cpu_s": round(first.cpu_s, 2),
         "postgres_cpu_s": round(postgres_cpu_s, 2),
-        "files_per_s": round(done / first_s, 2),
-        "chunks": first.chunks,
-        "chunks_per_s": round(first.chunks / first_s, 1),
+        "files_per_s": round(counters.indexed_files / first.seconds, 2),
+        "chunks": chunks,
+        "chunks_per_s": round(chunks / first.seconds, 1),
         "failed_files": counters.failed_files,
         "skipped_files": counters.skipped_files,
-        "repeat_s": round(repeat_s, 3),
-        "repeat_ratio": round(repeat_s / first_s, 4),
-        "repeat_cache_hit_files": repeat.counters.cache_hit_files,
-        "one_file_change_s": round(statistics.median(_changes(bench, corpus.files)), 3),
-        "peak_rss_mb": round(_peak_rss_bytes() / 2**20, 1),
+        "repeat_s": round(repeat.seconds, 3),
+        "repeat_ratio": round(repeat.seconds / first.seconds, 4),
+        "repeat_cache_hit_files": repeat.report.counters.cache_hit_files,
+        "one_file_change_s": round(change_s, 3),
+        **_memory(first),
         "layers": _layers(bench, corpus),
     }
 
 
 def run_growth(bench: Workbench, corpus: Corpus, copies: Sequence[int], say: Callable[[str], None]) -> dict[str, Any]:
-    """The corpus so many times over, each copy under other paths, each size in a session of its own and cold.
+    """The corpus so many times over, each copy under other paths, each size in a session and a worker of its own.
 
     `exponent` is the slope of time over files on logarithmic scales: 1.0 is linear.
     """
     sizes = []
     for count in copies:
-        files = {f"copy-{n:03d}/{path}": text for n in range(count) for path, text in corpus.files.items()}
-        say(f"indexing {len(files):,} files")
+        say(f"indexing {count * len(corpus.files):,} files")
         grown = bench.in_session(f"grown-{count}")
-        before_s, postgres_before_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
-        seconds, report = _timed(lambda grown=grown, files=files: grown.snapshot(files))  # type: ignore[misc]
+        with bench.worker() as worker:
+            work, postgres_cpu_s = _snapshot(grown, worker, _copies(corpus, count))
+            change_s = _change_s(grown, worker, corpus.files, _folder(0))
+        files = work.report.counters.indexed_files
         sizes.append(
             {
-                "files": report.counters.indexed_files,
-                "chunks": report.chunks,
-                "seconds": round(seconds, 2),
-                "cpu_s": round(own_cpu_s() - before_s, 2),
-                "postgres_cpu_s": round(server_cpu_s(bench.postgres_pid) - postgres_before_s, 2),
-                "files_per_s": round(report.counters.indexed_files / seconds, 1),
-                "one_file_change_s": round(statistics.median(_changes(grown, files)), 3),
-                "peak_rss_mb": round(_peak_rss_bytes() / 2**20, 1),
+                "files": files,
+                "chunks": work.report.chunks,
+                "seconds": round(work.seconds, 2),
+                "cpu_s": round(work.cpu_s, 2),
+                "postgres_cpu_s": round(postgres_cpu_s, 2),
+                "files_per_s": round(files / work.seconds, 1),
+                "one_file_change_s": round(change_s, 3),
+                **_memory(work),
             }
         )
+        say(json.dumps(sizes[-1]))
     return {
         "sizes": sizes,
         "exponent": _slope(sizes, "seconds"),
         "cpu_exponent": _slope(sizes, "cpu_s", "postgres_cpu_s"),
+    }
+
+
+def _copies(corpus: Corpus, count: int) -> Iterator[tuple[str, str]]:
+    return ((_folder(n) + path, text) for n in range(count) for path, text in corpus.files.items())
+
+
+def _folder(copy: int) -> str:
+    return f"copy-{copy:03d}/"
+
+
+def _snapshot(bench: Workbench, worker: Worker, files: Iterable[tuple[str, str]]) -> tuple[Work, float]:
+    """What came of it, and the server's processor time."""
+    before_s = server_cpu_s(bench.postgres_pid)
+    work = bench.snapshot(worker, files)
+    return work, server_cpu_s(bench.postgres_pid) - before_s
+
+
+def _memory(work: Work) -> dict[str, float]:
+    return {
+        "peak_rss_mb": round(work.peak_rss_bytes / 2**20, 1),
+        "peak_memory_mb": round(work.peak_memory_bytes / 2**20, 1),
     }
 
 
@@ -101,14 +125,16 @@ def _slope(sizes: Sequence[Mapping[str, float]], *of: str) -> float | None:
     return round(statistics.linear_regression(*zip(*points, strict=True)).slope, 3)
 
 
-def _changes(bench: Workbench, files: Mapping[str, str]) -> list[float]:
+def _change_s(bench: Workbench, worker: Worker, files: Mapping[str, str], folder: str) -> float:
+    """The median of changes of a few files in the middle of all sizes."""
     by_size = sorted(files, key=lambda path: len(files[path]))
     middle = len(by_size) // 2
     seconds = []
     for path in by_size[middle : middle + CHANGED_FILES]:
-        text = files[path] + "\n# One line more, which nobody has seen before.\n"
-        seconds.append(_timed(lambda path=path, text=text: bench.change(path, text))[0])  # type: ignore[misc]
-    return seconds
+        started = time.perf_counter()
+        bench.change(worker, folder + path, files[path] + "\n# One line more, which nobody has seen before.\n")
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
 
 
 def _layers(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
@@ -135,14 +161,3 @@ def _documents(path: str, text: str) -> list[str]:
     except FileUnreadable:
         return []
     return [passage.document.layer.value for passage in parsed.passages]
-
-
-def _timed(work: Callable[[], JobReport]) -> tuple[float, JobReport]:
-    start = time.perf_counter()
-    report = work()
-    return time.perf_counter() - start, report
-
-
-def _peak_rss_bytes() -> int:
-    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return peak if sys.platform == "darwin" else peak * 1024
