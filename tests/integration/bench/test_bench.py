@@ -50,6 +50,10 @@ def test_indexing_alone_is_measured_with_stored_vectors_and_copies(
     assert sum(layer["chunks"] for layer in found["layers"].values()) == found["chunks"]
     assert [size["files"] for size in found["growth"]["sizes"]] == [12, 24]
     assert found["growth"]["exponent"] is not None
+    for measured in (found, *found["growth"]["sizes"]):
+        assert 20 < measured["peak_rss_mb"] < 500
+        assert 20 < measured["peak_memory_mb"] < 1_000
+        assert measured["cpu_s"] > 0
 
 
 @pytest.fixture
