@@ -77,6 +77,14 @@ class FakeChunkSearch:
         exact = _exact(request, list(allowed.values()), bm25, tier, depth)
         weights = [request.dense_weight, request.lexical_weight, request.exact_weight]
         fused = dict(reciprocal_rank_fusion([dense, lexical, exact], weights=weights))
+        if request.embedding is not None:
+            without = sorted(
+                chunk_id
+                for chunk_id, chunk in allowed.items()
+                if chunk_id not in fused and chunk.embedded.embedding is None
+            )
+            without.sort(key=lambda chunk_id: tier[chunk_id])
+            fused.update(dict.fromkeys(without[: max(request.rows, question.limit)], 0.0))
         best = sorted(fused, key=lambda chunk_id: (tier[chunk_id], -fused[chunk_id], chunk_id))
         rows_so_far = [[allowed[other].chunk.path for other in best[: place + 1]] for place in range(len(best))]
         rows = max(request.rows, question.limit)

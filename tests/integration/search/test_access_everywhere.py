@@ -28,6 +28,7 @@ from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer, Link, LinkKind, ReportedFile
 from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus
 from strata.providers.extractive.generator import ExtractiveGenerator
+from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.naming import names_in
 from strata.retrieval.retrieve import Retriever
 from strata.storage.postgres.connection import Database
@@ -40,7 +41,7 @@ from tests.support.job_fakes import FakeJobStore
 from tests.support.search_rows import SearchRows, TextFile
 
 FOLDERS = ("src/", "src/app/", "docs/", "tests/", "hr/")
-LAYERS = (Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG, Layer.D3_SECTION_INDEX)
+LAYERS = (Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG, Layer.D3_SECTION_INDEX, Layer.D2_FACT_INDEX)
 PEOPLE = (
     identity("ann"),
     identity("bob", groups=["red"]),
@@ -109,11 +110,12 @@ class World:
         self.files[name].update({file.path: file for file in files})
 
     def change_rights_and_delete(self, name: str) -> None:
-        paths = self.chance.sample(sorted(self.files[name]), 4)
+        paths = self.chance.sample(sorted(self.files[name]), min(4, len(self.files[name])))
         rights = [replace(self.files[name][path], acl=self.random_acl()) for path in paths[:3]]
         self.rows.commit(name, rights=rights, deletes=paths[3:])
         self.files[name].update({file.path: file for file in rights})
-        del self.files[name][paths[3]]
+        for path in paths[3:]:
+            del self.files[name][path]
 
     def job(self, name: str) -> Job:
         """A job that has something to say about every file, as its rights were then."""
@@ -260,7 +262,8 @@ def test_nobody_sees_what_they_may_not_read_and_everybody_gets_as_many_rows_as_t
             shown += world.check_nothing_foreign(question)
             if not world.may_read(caller, name):
                 continue
-            allowed = world.allowed(caller, name, question.filter)
+            layers = question.filter.layers or DEFAULT_LAYERS
+            allowed = world.allowed(caller, name, replace(question.filter, layers=layers))
             found = world.retriever.retrieve(question).candidates
             assert {row.path for row in found} <= allowed
             assert len(found) == min(question.limit, len(allowed))

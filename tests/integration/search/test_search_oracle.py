@@ -24,7 +24,10 @@ WORDS = (
     *("4.2", "src/app.py", "token", "limit", "the", "a", "of"),
 )
 FOLDERS = ("src/", "src/app/", "src/application/", "tests/", "docs/", "100%/", "nfs_tools/", "nfsXtools/")
-LAYERS = (Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX, Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG)
+LAYERS = (
+    *(Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX, Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG),
+    *(Layer.D2_FACT_INDEX, Layer.C4_SEMANTIC_ROLES),  # without vectors
+)
 PEOPLE = (
     identity("ann"),
     identity("bob", groups=["red"]),
@@ -176,7 +179,7 @@ def test_bm25_equals_the_reference_scorer_with_ties_by_id(filled: SearchRows) ->
 
 
 def test_scores_are_the_fusion_of_the_ranks(filled: SearchRows) -> None:
-    request = filled.request("one", "webhook secret плагины", limit=500)
+    request = filled.request("one", "webhook secret плагины", filter=Filter(layers=LAYERS[:4]), limit=500)
     candidates = filled.search.search(request).candidates
     dense = {row.dense_rank: row.chunk_id for row in candidates if row.dense_rank}
     lexical = {row.lexical_rank: row.chunk_id for row in candidates if row.lexical_rank}
@@ -187,6 +190,32 @@ def test_scores_are_the_fusion_of_the_ranks(filled: SearchRows) -> None:
         [[dense[rank] for rank in sorted(dense)], [lexical[rank] for rank in sorted(lexical)]]
     )
     assert [(row.chunk_id, row.score) for row in candidates] == fused
+
+
+@pytest.mark.parametrize("preferred", [(), ("b/",)], ids=["no preference", "a preference"])
+def test_rows_without_a_vector_and_without_a_word_come_last_of_their_kind(
+    rows: SearchRows, preferred: tuple[str, ...]
+) -> None:
+    rows.session("one")
+    texts = ["the lease lasts", "nothing of it", "nor this"]
+    facts = [
+        TextFile(f"{folder}/f{number}.md", [text], layer=Layer.D2_FACT_INDEX)
+        for folder in "ab"
+        for number, text in enumerate(texts)
+    ]
+    rows.commit("one", [*facts, TextFile("a/code.py", ["no word"], layer=Layer.C0_SOURCE_CHUNKS)])
+    filter = Filter(layers=(Layer.D2_FACT_INDEX,), prefer_path_prefixes=preferred)
+    for limit in (1, 4, 6, 50):
+        request = rows.request("one", "lease", filter=filter, limit=limit)
+        found = rows.search.search(request).candidates
+        assert len(found) == min(limit, 6)
+        assert_same(found, rows.twin.search(request).candidates)
+    kinds = [(row.path[0], row.lexical_rank is not None) for row in found]
+    ranked_first = [("b", True), ("b", False), ("b", False), ("a", True), ("a", False), ("a", False)]
+    assert kinds == ranked_first if preferred else kinds[:2] == [("a", True), ("b", True)]
+    assert {row.score for row in found if row.lexical_rank is None} == {0.0}
+    by_words_alone = rows.search.search(rows.request("one", "lease", filter=filter, limit=50, dense=False))
+    assert len(by_words_alone.candidates) == 2
 
 
 def test_equal_chunks_come_in_the_order_of_their_ids(rows: SearchRows) -> None:

@@ -56,8 +56,27 @@ def test_values_are_parameters_and_every_parameter_is_known(request_: SearchRequ
 
 
 def test_lists_that_have_nothing_to_search_with_are_not_built(request_: SearchRequest) -> None:
-    assert "rag_chunk_terms" not in search_statement(replace(request_, terms=())).text.as_string()
+    code = replace(request_.question, filter=Filter(layers=(Layer.C0_SOURCE_CHUNKS,)))
+    assert "rag_chunk_terms" not in search_statement(replace(request_, terms=(), question=code)).text.as_string()
     assert "rag_chunk_vectors" not in search_statement(replace(request_, embedding=None)).text.as_string()
+
+
+@pytest.mark.parametrize(
+    ("layers", "embedded", "built"),
+    [
+        pytest.param((Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX), True, False, id="every layer has vectors"),
+        pytest.param((Layer.C0_SOURCE_CHUNKS, Layer.D2_FACT_INDEX), True, True, id="one has none"),
+        pytest.param((), True, True, id="any layer"),
+        pytest.param((Layer.D2_FACT_INDEX,), False, False, id="a search by words alone"),
+    ],
+)
+def test_rows_that_no_list_can_hold_are_looked_for_where_there_may_be_some(
+    request_: SearchRequest, layers: tuple[Layer, ...], embedded: bool, built: bool
+) -> None:
+    asked = replace(request_, question=replace(request_.question, filter=Filter(layers=layers)))
+    if not embedded:
+        asked = replace(asked, embedding=None, embedding_model=None)
+    assert ("unranked AS" in search_statement(asked).text.as_string()) is built
 
 
 def test_lists_are_at_least_as_deep_as_the_result(request_: SearchRequest) -> None:

@@ -54,7 +54,7 @@ EMBEDDED_LAYERS = frozenset(
     {Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG, Layer.D1_DOCUMENT_CATALOG, Layer.D3_SECTION_INDEX}
 )
 """Layers whose chunks get a vector. The others say again, piece by piece, what these hold, and are found by words and
-names alone."""
+names; one that holds none of them comes last."""
 
 
 def blob_sha_of(content: bytes) -> str:

@@ -23,7 +23,7 @@ from psycopg import sql
 
 from strata.model.access import Identity
 from strata.model.asking import Filter, Names
-from strata.model.corpus import Layer, Vector
+from strata.model.corpus import EMBEDDED_LAYERS, Layer, Vector
 from strata.ports.search import SearchRequest
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
 from strata.retrieval.fusion import RANK_CONSTANT
@@ -323,6 +323,23 @@ structural AS (
     WHERE false
 )""")
 
+# A row of a layer without vectors that holds no word of the question either is in no list. It comes last, so that as
+# many rows come back as are allowed; with preferences before every row of a kind that is preferred less.
+_UNRANKED = sql.SQL("""
+unranked AS (
+    SELECT chunk.chunk_id, {preferences}
+    FROM rag_chunk_terms AS chunk
+    WHERE {if_short} {allowed} AND chunk.layer <> ALL ({embedded_layers}::text[])
+      AND chunk.chunk_id NOT IN (SELECT chunk_id FROM ranked)
+    ORDER BY {preferred_first} chunk.chunk_id
+    LIMIT %(rows)s
+),""")
+_IF_SHORT = sql.SQL("(SELECT count(*) < %(rows)s FROM ranked) AND")
+_AND_UNRANKED = sql.SQL("""
+    UNION ALL
+    SELECT chunk_id, path, NULL, NULL, NULL, NULL, NULL, NULL, 0, prefer_bonus, test_penalty FROM unranked
+""")
+
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
 _DISTANCE = sql.SQL("""coalesce(fused.distance, (
     SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
@@ -335,7 +352,7 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
 
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
-scored AS (
+ranked AS (
     SELECT chunk_id, coalesce(dense.path, lexical.path, exact.path, structural.path) AS path,
            dense.rank AS dense_rank, dense.distance, lexical.rank AS lexical_rank, lexical.bm25,
            exact.rank AS exact_rank, structural.rank AS structural_rank,
@@ -351,7 +368,8 @@ scored AS (
            ) AS test_penalty
     FROM dense FULL JOIN lexical USING (chunk_id) FULL JOIN exact USING (chunk_id)
         FULL JOIN structural USING (chunk_id)
-),
+),{unranked}
+scored AS (SELECT * FROM ranked {and_unranked}),
 fused AS (
     SELECT * FROM (
         SELECT *, row_number() OVER (ORDER BY {preferred_first} score DESC, chunk_id) AS place,
@@ -502,6 +520,7 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
     )
     names = request.names if request.terms else Names()
     rows = max(request.rows, question.limit)
+    has_unranked = request.embedding is not None and not (filter.layers and EMBEDDED_LAYERS.issuperset(filter.layers))
     text = _FUSED.format(
         session=_SESSION,
         dense=_NO_DENSE if request.embedding is None else dense,
@@ -511,6 +530,8 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
         exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
         structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
+        unranked=_unranked(filter, preferences, allowed, preferred_first) if has_unranked else sql.SQL(""),
+        and_unranked=_AND_UNRANKED if has_unranked else sql.SQL(""),
         k=sql.Literal(RANK_CONSTANT),
         preferred_first=preferred_first,
         file_rows=sql.Literal(FILE_ROWS),
@@ -586,6 +607,18 @@ def _structural(
         readable_link=_readable("link"),
         preferences=preferences,
         allowed=allowed,
+        preferred_first=preferred_first,
+    )
+
+
+def _unranked(
+    filter: Filter, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+) -> sql.Composable:
+    return _UNRANKED.format(
+        if_short=sql.SQL("") if has_preferences(filter) else _IF_SHORT,
+        preferences=preferences,
+        allowed=allowed,
+        embedded_layers=sql.Literal(sorted(EMBEDDED_LAYERS)),
         preferred_first=preferred_first,
     )
 
