@@ -12,7 +12,7 @@ PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opt
 
 
 def bench(context: typer.Context) -> None:
-    """Measure speed: `strata bench query --data DIR --json`; `strata bench --help` lists the rest."""
+    """Measure speed: `strata bench query --data DIR`; `strata bench --help` lists the rest."""
     if importlib.util.find_spec("strata_bench") is None:
         raise ClientError("The benchmarks are not installed here; in the project's folder, `make bench` runs them.")
     from strata_bench.__main__ import main

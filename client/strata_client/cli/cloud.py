@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 _NOTICE_S = 0.5
 
-model_app = typer.Typer(help="The embedding models of the local cloud.", no_args_is_help=True)
+model_app = typer.Typer(
+    help="""The embedding models of the local cloud.
+
+    Example: strata model pull minilm
+    """,
+    no_args_is_help=True,
+)
 
 
 def up(port: Port = DEFAULT_PORT, data: Data = None, as_json: AsJson = False) -> None:
@@ -209,10 +215,11 @@ def token(
 
 
 def migrate(as_json: AsJson = False) -> None:
-    """Bring a deployment's database to this version; a deploy step (`strata up` does it for the local one).
+    """Bring a deployment's database to this version.
 
-    STRATA_OWNER_DATABASE_URL names the database as its owner. STRATA_INDEX_PASSWORD and STRATA_QUERY_PASSWORD, where
-    given, become the passwords of the two roles that the functions connect as.
+    A step of each deploy; `strata up` does it for the local cloud's. STRATA_OWNER_DATABASE_URL names the database as
+    its owner. STRATA_INDEX_PASSWORD and STRATA_QUERY_PASSWORD, where given, become the passwords of the two roles that
+    the functions connect as.
 
     Example: STRATA_OWNER_DATABASE_URL=postgresql://owner@db.example.com/strata strata migrate
     """

@@ -155,11 +155,23 @@ def search(
 
 jobs_app = typer.Typer(
     cls=ListGroup,
-    help="Indexing jobs: `strata jobs` lists them, `strata jobs ID` shows one, `strata jobs --failed` what failed and "
-    "why; `strata jobs list --help` names every option.",
+    help="""Indexing jobs: list them, show one, end one, put a failed one back.
+
+    `strata jobs` lists them, `strata jobs ID` shows one, `strata jobs --failed` what failed and why; `strata jobs list
+    --help` names every option.
+
+    Example: strata jobs --session shop
+    """,
     no_args_is_help=False,
 )
-sessions_app = typer.Typer(cls=ListGroup, help="Sessions: `strata sessions` lists them.", no_args_is_help=False)
+sessions_app = typer.Typer(
+    cls=ListGroup,
+    help="""Sessions: list those that you may read, delete one.
+
+    Example: strata sessions
+    """,
+    no_args_is_help=False,
+)
 
 
 @jobs_app.command("list")
@@ -362,7 +374,9 @@ def delete(
 
 
 def drift(session: Session, as_json: AsJson = False, api: Api = None, token: Token = None) -> None:
-    """List what the documents name and the project no longer has: files and symbols, with the place of the name.
+    """List files and symbols that the documents name and the project no longer has.
+
+    Each with the path and the line where it is named.
 
     Example: strata drift --session shop
     """

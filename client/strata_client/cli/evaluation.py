@@ -14,7 +14,13 @@ from strata_client.cli.options import Api, AsJson, Token
 from strata_client.cli.screen import Screen
 from strata_client.errors import ClientError
 
-eval_app = typer.Typer(help="Measure retrieval on judged sets.", no_args_is_help=True)
+eval_app = typer.Typer(
+    help="""Measure the quality of search on judged sets; make such sets.
+
+    Example: strata eval synth ~/src/shop --out ~/sets/shop && strata eval run --data ~/sets/shop
+    """,
+    no_args_is_help=True,
+)
 
 Sets = Annotated[
     Path,

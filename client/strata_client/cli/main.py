@@ -22,27 +22,32 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="strata",
-    help="Ask a code base and its documents; get answers with citations that can be checked.",
+    help="""Ask a code base and its documents; get answers with citations that can be checked.
+
+    Example: strata ask "Where is the retry delay set?" --session shop
+    """,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(cloud.up)
-app.command()(cloud.down)
-app.command()(cloud.status)
-app.command()(content.index)
-app.command()(content.rollback)
-app.command()(content.ask)
-app.command()(content.search)
-app.add_typer(content.jobs_app, name="jobs")
-app.add_typer(content.sessions_app, name="sessions")
-app.command()(content.drift)
-app.command()(cloud.token)
-app.command()(cloud.migrate)
-app.command(context_settings=benching.PASSED_ON)(benching.bench)
-app.add_typer(cloud.model_app, name="model")
-app.add_typer(evaluation.eval_app, name="eval")
+START, READ, WRITE, CLOUD, MEASURE = "Start here", "Ask", "Index", "The local cloud and deployments", "Measure"
+
+app.command(rich_help_panel=START)(demo)
+app.command(rich_help_panel=READ)(content.ask)
+app.command(rich_help_panel=READ)(content.search)
+app.command(rich_help_panel=READ)(content.drift)
+app.command(rich_help_panel=WRITE)(content.index)
+app.command(rich_help_panel=WRITE)(content.rollback)
+app.add_typer(content.jobs_app, name="jobs", rich_help_panel=WRITE)
+app.add_typer(content.sessions_app, name="sessions", rich_help_panel=WRITE)
+app.command(rich_help_panel=CLOUD)(cloud.up)
+app.command(rich_help_panel=CLOUD)(cloud.down)
+app.command(rich_help_panel=CLOUD)(cloud.status)
+app.command(rich_help_panel=CLOUD)(cloud.token)
+app.command(rich_help_panel=CLOUD)(cloud.migrate)
+app.add_typer(cloud.model_app, name="model", rich_help_panel=CLOUD)
+app.add_typer(evaluation.eval_app, name="eval", rich_help_panel=MEASURE)
+app.command(rich_help_panel=MEASURE, context_settings=benching.PASSED_ON)(benching.bench)
 
 
 def command() -> Any:

@@ -21,7 +21,11 @@ Api = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        "--token", envvar="STRATA_TOKEN", help="The bearer token; the local cloud needs none.", show_default=False
+        "--token",
+        metavar="TEXT",
+        envvar="STRATA_TOKEN",
+        help="The bearer token; the local cloud needs none.",
+        show_default=False,
     ),
 ]
 Session = Annotated[
@@ -44,7 +48,10 @@ Port = Annotated[int, typer.Option("--port", min=0, max=65_535, help="The local 
 Layers = Annotated[
     str | None,
     typer.Option(
-        "--layers", metavar="D1,D3,…", help="Only these layers: D1, D3, C0, C1, or whole names.", show_default=False
+        "--layers",
+        metavar="C0,D3,…",
+        help="Only these layers of D1 to D4 and C0 to C4; D1, D3, C0 and C1 if not given.",
+        show_default=False,
     ),
 ]
 PathPrefix = Annotated[

@@ -605,6 +605,11 @@ def test_the_help_of_every_command_teaches_with_an_example(run: Run, names: tupl
     assert "--json" in outcome.out
 
 
+@pytest.mark.parametrize("names", [(), *GROUPS], ids=lambda names: " ".join(("strata", *names)))
+def test_the_help_of_a_group_teaches_with_an_example(run: Run, names: tuple[str, ...]) -> None:
+    assert "Example: strata " in run(*names, "--help").out
+
+
 @pytest.mark.parametrize("names", [*COMMANDS, *GROUPS], ids=" ".join)
 def test_a_help_text_breaks_its_lines_where_the_terminal_ends(names: tuple[str, ...]) -> None:
     (found,) = [each for path, each in walk(command()) if path == names]
