@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from strata_client.cli.screen import Screen
 from strata_client.events import AnswerCollector, AskEvent, Delta, Sources
-from strata_client.wire import AnswerView, CitationView
+from strata_client.wire import AnswerView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def _show_sources(screen: Screen, answer: AnswerView) -> None:
     screen.line("Sources", style="bold")
     shown: set[str] = set()
     for citation in sorted(cited, key=lambda each: each["n"]):
-        line = f"[{citation['n']}] {place(citation)}"
+        line = f"[{citation['n']}] {place(citation['path'], *citation['lines'])}"
         if line in shown:
             continue
         shown.add(line)
@@ -72,7 +72,10 @@ def _show_sources(screen: Screen, answer: AnswerView) -> None:
         screen.line("Not every claim is supported by its source; check before you rely on it.", style="yellow")
 
 
-def place(citation: CitationView) -> str:
-    """`path:first-last`, as an editor opens it."""
-    first, last = citation["lines"]
-    return f"{citation['path']}:{first}" if first == last else f"{citation['path']}:{first}-{last}"
+def place(path: str, first: int, last: int) -> str:
+    """As an editor opens it.
+
+    >>> place("src/retry.py", 2, 3), place("src/retry.py", 4, 4)
+    ('src/retry.py:2-3', 'src/retry.py:4')
+    """
+    return f"{path}:{first}" if first == last else f"{path}:{first}-{last}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from strata_client.cli.answers import show_answer
+from strata_client.cli.answers import place, show_answer
 from strata_client.cli.connecting import connect
 from strata_client.cli.explaining import show_explanations
 from strata_client.cli.groups import ListGroup
@@ -138,7 +138,7 @@ def search(
             (
                 str(n),
                 f"{row['score']:.4f}",
-                f"{row['path']}:{row['span_start']}-{row['span_end']}",
+                place(row["path"], row["span_start"], row["span_end"]),
                 row["layer"][:2],
                 row["title"],
             )

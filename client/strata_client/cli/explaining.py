@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from strata_client.cli.answers import place
 from strata_client.cli.screen import Screen
 from strata_client.wire import Explanation, Row, ScorePart
 
@@ -31,7 +32,7 @@ def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
         value = "" if part["value"] is None else f", {_value_name(part)} {part['value']:.4f}"
         rank = "" if part["rank"] is None else f"rank {part['rank']}, "
         yield part["name"], f"{part['part']:.5f}", f"{rank}weight {part['weight']:g}{value}"
-    yield "score", f"{row['score']:.5f}", f"{row['path']}:{row['span_start']}-{row['span_end']}"
+    yield "score", f"{row['score']:.5f}", place(row["path"], row["span_start"], row["span_end"])
     if explained["terms"] is None:
         yield "bm25", f"{row['bm25'] or 0:.4f}", "words are not told apart: the session has restricted files"
     for term in explained["terms"] or []:
@@ -41,5 +42,5 @@ def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
     if row["test_penalty"]:
         yield "penalty", f"{row['test_penalty']}", "it looks like a test; this comes before the score"
     for also in row["also"]:
-        yield "also", "", f"stands for {also['path']}:{also['lines'][0]}-{also['lines'][1]} ({also['layer'][:2]})"
+        yield "also", "", f"stands for {place(also['path'], *also['lines'])} ({also['layer'][:2]})"
     yield "allowed", "", explained["allowed_by"]
