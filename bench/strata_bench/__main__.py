@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(str(error))
         return 2
     if options.what == "scale" and options.plot:
-        options.plot.write_text(growth_svg(found), encoding="utf-8")
+        _plot(options.plot, found)
     return _print(options, found)
 
 
@@ -77,9 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cache", type=Path, default=PROJECT / ".strata" / "eval", help="where vectors are kept")
     parser.add_argument("--copies", default="", help="index, cloud: so many copies of the corpus, say 1,4,16")
     parser.add_argument("--sizes", default="1000,10000,100000", help="scale: chunks in one session")
-    parser.add_argument("--sessions", type=int, default=0, help="scale: sessions of 1,000 chunks beside it")
+    parser.add_argument("--sessions", default="", help="scale: so many sessions of 1,000 chunks, say 1,30,1000")
     parser.add_argument("--churn", type=int, default=100, help="scale: commits of three files at the greatest size")
-    parser.add_argument("--plot", type=Path, help="scale: draw the growth into this SVG file")
+    parser.add_argument(
+        "--plot", type=Path, help="scale: draw the growth into this SVG file; of sessions into NAME-sessions.svg"
+    )
     parser.add_argument("--bulk", action="store_true", help="scale: write the rows by COPY, for very many")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     return parser
@@ -98,13 +100,14 @@ def _measured(
     bench: Workbench, corpus: Corpus, model: EmbedderChoice, options: argparse.Namespace, copies: Sequence[int]
 ) -> dict[str, Any]:
     if options.what == "scale":
-        sizes = [int(size) for size in options.sizes.split(",")]
+        sizes = [int(size) for size in options.sizes.split(",") if size]
+        sessions = [int(count) for count in options.sessions.split(",") if count]
         return run_scale(
             bench,
             corpus,
             bench.embedder,
             sizes=sizes,
-            sessions=options.sessions,
+            sessions=sessions,
             churn=options.churn,
             bulk=options.bulk,
             say=_say,
@@ -130,6 +133,14 @@ def _measured(
 def _asked(bench: Workbench, corpus: Corpus, model: EmbedderChoice) -> dict[str, Any]:
     _say(f"asking {len(corpus.questions)} questions")
     return run_query(bench, corpus, model.load())
+
+
+def _plot(path: Path, found: dict[str, Any]) -> None:
+    if found["sizes"]:
+        path.write_text(growth_svg(found["sizes"], of="rows"), encoding="utf-8")
+    if found["sessions"]:
+        beside = path.with_name(f"{path.stem}-sessions{path.suffix}")
+        beside.write_text(growth_svg(found["sessions"], of="sessions"), encoding="utf-8")
 
 
 def _say(line: str) -> None:

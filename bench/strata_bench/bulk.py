@@ -44,6 +44,10 @@ class Base:
     chunk_of: NDArray[np.int64]
     files: tuple[int, ...]
     """How many chunks each file has."""
+    layers: NDArray[np.int64]
+    """Of each chunk, as a place in `Layer`."""
+    average_lengths: NDArray[np.float64]
+    """Of each layer; 1 for a layer without chunks."""
 
     @classmethod
     def of(cls, chunks: Sequence[EmbeddedChunk], connection: Connection) -> Base:
@@ -55,12 +59,17 @@ class Base:
         ids: dict[str, int] = dict(
             connection.execute("SELECT term, term_id FROM rag_terms WHERE term = ANY (%s)", [texts]).fetchall()
         )
+        layers = np.array([_LAYERS.index(chunk.chunk.layer) for chunk in chunks])
+        held = np.bincount(layers, minlength=len(_LAYERS))
+        lengths = np.bincount(layers, weights=[chunk.length for chunk in chunks], minlength=len(_LAYERS))
         return cls(
             chunks=tuple(chunks),
             vectors=_stacked(chunks),
             terms=np.array([ids[term] for chunk in chunks for term in chunk.term_counts], dtype=np.int64),
             counts=np.array([count for chunk in chunks for count in chunk.term_counts.values()], dtype=np.float64),
             chunk_of=np.repeat(np.arange(len(chunks)), [len(chunk.term_counts) for chunk in chunks]),
+            layers=layers,
+            average_lengths=np.maximum(lengths / np.maximum(held, 1), 1.0),
             files=tuple(len(list(found)) for _, found in groupby(chunks, key=lambda chunk: chunk.chunk.path)),
         )
 
@@ -73,20 +82,22 @@ def _stacked(chunks: Sequence[EmbeddedChunk]) -> NDArray[np.float32]:
 
 @dataclass(slots=True, kw_only=True)
 class BulkSession:
-    """Like `GrownSession`, which goes on with `churn`."""
+    """Like `GrownSession`, which goes on with `churn`.
+
+    Where it never `tidies`, pending lists and the planner's statistics wait for `tidy_all`.
+    """
 
     grown: GrownSession
     base: Base
     url: str
+    tidies: bool = True
     _frequencies: NDArray[np.int64] = field(init=False)
     _greatest: NDArray[np.float32] = field(init=False)
-    _average: float = field(init=False)
 
     def __post_init__(self) -> None:
         shape = (len(_LAYERS), int(self.base.terms.max()) + 1)
         self._frequencies = np.zeros(shape, dtype=np.int64)
         self._greatest = np.zeros(shape, dtype=np.float32)
-        self._average = float(self.base.counts.sum() / len(self.base.chunks))
 
     def grow(self, wanted: int) -> int:
         """Write copies until the session holds at least `wanted` chunks; the number that it then holds."""
@@ -96,14 +107,15 @@ class BulkSession:
                 "SELECT active_index_id FROM rag_sessions WHERE session_id = %s", [self.grown.session_id]
             ).fetchone() or (0,)
             while self.grown.chunks < wanted:
-                turn, place = divmod(self.grown.files, len(self.base.files))
+                turn, place = divmod(self.grown.first + self.grown.files, len(self.base.files))
                 files = self.base.files[place:]
                 written = np.cumsum(files)
                 count = int(np.searchsorted(written, wanted - self.grown.chunks) + 1)
                 self._write(connection, index_id, turn, place, min(count, len(files)))
             self._statistics(connection, index_id)
-            connection.execute("SELECT strata_tidy(%s)", [index_id])
-            connection.execute("SELECT strata_build_nearest(%s, %s)", [index_id, NEAREST_ROWS])
+            if self.tidies:
+                connection.execute("SELECT strata_tidy(%s)", [index_id])
+                connection.execute("SELECT strata_build_nearest(%s, %s)", [index_id, NEAREST_ROWS])
         return self.grown.chunks
 
     def churn(self, commits: int, *, files: int = 3) -> None:
@@ -166,7 +178,7 @@ class BulkSession:
     def _vectors(self, chance: Any, first: int, chunks: int) -> NDArray[np.float32]:
         base = self.base.vectors[first : first + chunks]
         made = base + chance.standard_normal(base.shape, dtype=np.float32) * (NOISE / np.sqrt(base.shape[1]))
-        found: NDArray[np.float32] = made / np.linalg.norm(made, axis=1, keepdims=True)
+        found: NDArray[np.float32] = made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-9)
         return found
 
     def _terms(
@@ -181,10 +193,9 @@ class BulkSession:
         _, kept = np.unique((chunk_of << 32) | terms, return_index=True)
         chunk_of, terms, counts = chunk_of[kept], terms[kept], self.base.counts[low:high][kept]
         lengths = np.bincount(chunk_of, weights=counts, minlength=chunks)
-        weights = (counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths[chunk_of] / self._average))).astype(
-            np.float32
-        )
-        layers = np.array([_LAYERS.index(chunk.chunk.layer) for chunk in self.base.chunks[first : first + chunks]])
+        layers = self.base.layers[first : first + chunks]
+        relative = (lengths / self.base.average_lengths[layers])[chunk_of]
+        weights = (counts * (K1 + 1) / (counts + K1 * (1 - B + B * relative))).astype(np.float32)
         np.add.at(self._frequencies, (layers[chunk_of], terms), 1)
         np.maximum.at(self._greatest, (layers[chunk_of], terms), weights)
         return terms, weights, np.cumsum(np.bincount(chunk_of, minlength=chunks))
@@ -196,9 +207,11 @@ class BulkSession:
         connection.execute(
             """
             INSERT INTO rag_index_layers (index_id, layer, chunk_count, pinned_average_length)
-            SELECT index_id, layer, count(*), %s FROM rag_chunk_terms WHERE index_id = %s GROUP BY index_id, layer
+            SELECT index_id, layer, count(*), average_length
+            FROM rag_chunk_terms JOIN unnest(%s::text[], %s::float8[]) AS pinned (layer, average_length) USING (layer)
+            WHERE index_id = %s GROUP BY index_id, layer, average_length
             """,
-            [self._average, index_id],
+            [list(_LAYERS), self.base.average_lengths.tolist(), index_id],
         )
         columns = "index_id, layer, term_id, document_frequency, greatest_weight"
         with connection.cursor().copy(f"COPY rag_index_terms ({columns}) FROM STDIN") as copy:
@@ -208,6 +221,15 @@ class BulkSession:
         for number, term_id in zip(*np.nonzero(self._frequencies), strict=True):
             frequency, greatest = self._frequencies[number, term_id], self._greatest[number, term_id]
             yield f"{index_id}\t{_LAYERS[number]}\t{term_id}\t{frequency}\t{greatest:.9g}\n"
+
+
+def tidy_all(url: str) -> None:
+    """What follows each session's first commit, once for all of them: every partition, and the small tables."""
+    with connect(url) as connection:
+        held = connection.execute("SELECT DISTINCT ON (tableoid) index_id FROM rag_chunk_terms").fetchall()
+        for (index_id,) in held:
+            connection.execute("SELECT strata_tidy(%s)", [index_id])
+        connection.execute("ANALYZE rag_sessions, rag_indexes, rag_index_layers, rag_index_terms")
 
 
 def _texts(values: Sequence[str]) -> bytes:

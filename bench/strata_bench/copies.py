@@ -31,7 +31,8 @@ _SHARES = (("group:tenth", 10), ("group:hundredth", 100), ("group:thousandth", 1
 class GrownSession:
     """A session that gets one file after another: copies of the files whose chunks are `base`, round after round.
 
-    A file is read by `group:all`, each tenth also by `group:tenth`, and so on.
+    A file is read by `group:all`, each tenth also by `group:tenth`, and so on. `first` is the number of its first file:
+    sessions that begin at numbers far apart hold different copies.
     """
 
     session_id: str
@@ -40,6 +41,7 @@ class GrownSession:
     cache: BlobCache
     sessions: SessionStore
     embedding_model: str
+    first: int = 0
     files: int = 0
     chunks: int = 0
 
@@ -50,7 +52,7 @@ class GrownSession:
             numbers: list[int] = []
             chunks = 0
             while chunks < min(COMMIT_CHUNKS, wanted - self.chunks):
-                number = self.files + len(numbers)
+                number = self.first + self.files + len(numbers)
                 numbers.append(number)
                 chunks += len(by_file[number % len(by_file)])
             self.write(numbers)
@@ -61,7 +63,8 @@ class GrownSession:
         """Rewrite a few files at a time, again and again."""
         chance = np.random.default_rng(commits)
         for turn in range(1, commits + 1):
-            self.write([int(number) for number in chance.choice(self.files, size=files, replace=False)], version=turn)
+            chosen = chance.choice(self.files, size=files, replace=False)
+            self.write([self.first + int(number) for number in chosen], version=turn)
 
     def write(self, numbers: Sequence[int], *, version: int = 0) -> None:
         """One commit of these files; another version is another copy of the same size."""

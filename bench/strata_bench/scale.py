@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
-from strata.model.access import Identity
-from strata.model.asking import Filter, Question
+import numpy as np
+
 from strata.model.corpus import EmbeddedChunk, Vector
 from strata.ports.embedding import Embedder
-from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
-from strata.retrieval.naming import names_in
 from strata.storage.postgres.connection import connect
-from strata_bench.bulk import Base, BulkSession
+from strata_bench.bulk import Base, BulkSession, tidy_all
 from strata_bench.copies import GrownSession, embedded_chunks
 from strata_bench.corpus import Corpus
-from strata_bench.processor import own_cpu_s, server_cpu_s
-from strata_bench.query import LIMIT, percentiles
+from strata_bench.searches import Asked, measured_searches, session_costs
 from strata_bench.workbench import IDENTITY, Workbench, make_session
 
+SESSION_CHUNKS = 1_000
 BASE_CHUNKS = 3_000
-MAX_QUESTIONS = 50
-RECALL_QUESTIONS = 20
+MAX_QUESTIONS = 100
+RECALL_QUESTIONS = 100
 """Each is compared with a look at every row, for each share of readers."""
 LINE_CHARACTERS = 120
-SHARES = {"100 %": "all", "10 %": "tenth", "1 %": "hundredth", "0.1 %": "thousandth"}
-"""How much of the rows a caller's groups let through."""
 
 
 def run_scale(
@@ -37,68 +34,104 @@ def run_scale(
     embedder: Embedder,
     *,
     sizes: Sequence[int],
-    sessions: int,
+    sessions: Sequence[int],
     churn: int,
     bulk: bool,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """One session grown to each of the sizes, then (if `sessions`) as many of 1,000 chunks each.
+    """One session grown to each of the sizes, and beside it as many sessions of 1,000 chunks each as `sessions` say.
 
     Rows are written by commits, or (`bulk`) by COPY; at the greatest size come `churn` commits of three files.
     Times are in milliseconds, of a whole search with its rows read, without the embedding of the question;
-    `first_lines` are those of the questions' first lines alone, as short as people type.
+    `first_lines` are those of the questions' first lines alone, as short as people type. Of many sessions each question
+    goes to one that is drawn by chance.
     """
     say(f"embedding about {BASE_CHUNKS} chunks of {corpus.name}")
     base = embedded_chunks(corpus, embedder, at_most=BASE_CHUNKS)
-    questions = [(text, embedder.embed_query(text)) for text in corpus.questions if query_terms(text)][:MAX_QUESTIONS]
     arrays = None
     if bulk:
         with connect(bench.owner_url) as connection:
             arrays = Base.of(base, connection)
-    lines = [(line, embedder.embed_query(line)) for line in _first_lines(corpus.questions)]
-    one = _grown(bench, embedder, base, "one", arrays)
-    grown = []
-    for size in sorted(sizes):
-        started = time.perf_counter()
-        rows = one.grow(size)
-        seconds = time.perf_counter() - started
-        if size == max(sizes):
-            one.churn(churn)
-        say(f"{rows} chunks in one session")
-        measured = _measured(bench, embedder, "one", questions, lines)
-        say(f"p50 {measured['p50_ms']} ms, p95 {measured['p95_ms']} ms")
-        grown.append({"rows": rows, "grow_s": round(seconds, 1), **measured})
-    many = None
-    if sessions:
-        for number in range(sessions):
-            _grown(bench, embedder, base, f"many-{number}", arrays).grow(1_000)
-            if number and number % 100 == 0:
-                say(f"{number} of {sessions} sessions")
-        say(f"{sessions} sessions of 1,000 chunks")
-        many = {"sessions": sessions, **_measured(bench, embedder, f"many-{sessions // 2}", questions, lines)}
+    asked = Asked(
+        questions=_embedded([text for text in corpus.questions if query_terms(text)][:MAX_QUESTIONS], embedder),
+        lines=_embedded(_first_lines(corpus.questions), embedder),
+        recall_questions=RECALL_QUESTIONS,
+    )
+    growth = _Growth(bench=bench, embedder=embedder, base=base, arrays=arrays, asked=asked, say=say)
     return {
         "corpus": corpus.name,
-        "questions": len(questions),
+        "questions": len(asked.questions),
         "churn": churn,
         "written_by": "copy" if bulk else "commits",
-        "sizes": grown,
-        "many_sessions": many,
+        "sizes": growth.of_one_session(sorted(sizes), churn) if sizes else [],
+        "sessions": growth.of_sessions(sorted(sessions)),
     }
 
 
-def _grown(
-    bench: Workbench, embedder: Embedder, base: Sequence[EmbeddedChunk], name: str, arrays: Base | None
-) -> GrownSession | BulkSession:
-    make_session(bench.sessions, name, embedder)
-    grown = GrownSession(
-        session_id=name,
-        tenant=IDENTITY.tenant,
-        base=base,
-        cache=bench.cache,
-        sessions=bench.sessions,
-        embedding_model=embedder.model_id,
-    )
-    return BulkSession(grown=grown, base=arrays, url=bench.owner_url) if arrays else grown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growth:
+    bench: Workbench
+    embedder: Embedder
+    base: Sequence[EmbeddedChunk]
+    arrays: Base | None
+    asked: Asked
+    say: Callable[[str], None]
+
+    def of_one_session(self, sizes: Sequence[int], churn: int) -> list[dict[str, Any]]:
+        measured: list[dict[str, Any]] = []
+        one = self._new_session("one")
+        for size in sizes:
+            started = time.perf_counter()
+            rows = one.grow(size)
+            seconds = time.perf_counter() - started
+            if size == sizes[-1]:
+                one.churn(churn)
+            self.say(f"{rows:,} chunks in one session")
+            found = measured_searches(self.bench, self.embedder, lambda _: "one", self.asked)
+            measured.append({"rows": rows, "grow_s": round(seconds, 1), **found})
+            self.say(json.dumps(measured[-1]))
+        return measured
+
+    def of_sessions(self, counts: Sequence[int]) -> list[dict[str, Any]]:
+        """`planning_ms` is the median for a whole question; `backend_mb` is what the database's process for one
+        connection holds by itself when that has asked every session once."""
+        measured: list[dict[str, Any]] = []
+        names: list[str] = []
+        rows = 0
+        for count in counts:
+            started = time.perf_counter()
+            while len(names) < count:
+                names.append(f"many-{len(names)}")
+                rows += self._new_session(names[-1], number=len(names), tidies=False).grow(SESSION_CHUNKS)
+                if len(names) % 100 == 0:
+                    self.say(f"{len(names):,} of {count:,} sessions")
+            tidy_all(self.bench.owner_url)
+            seconds = time.perf_counter() - started
+            found = measured_searches(self.bench, self.embedder, self._drawn(names), self.asked)
+            costs = session_costs(self.bench, self.embedder, names, self.asked)
+            measured.append({"sessions": len(names), "rows": rows, "grow_s": round(seconds, 1), **found, **costs})
+            self.say(json.dumps(measured[-1]))
+        return measured
+
+    def _drawn(self, names: Sequence[str]) -> Callable[[int], str]:
+        chosen = np.random.default_rng(len(names)).integers(len(names), size=MAX_QUESTIONS)
+        return lambda place: names[chosen[place]]
+
+    def _new_session(self, name: str, *, number: int = 0, tidies: bool = True) -> GrownSession | BulkSession:
+        """The number says which copies it will hold."""
+        make_session(self.bench.sessions, name, self.embedder)
+        grown = GrownSession(
+            session_id=name,
+            tenant=IDENTITY.tenant,
+            base=self.base,
+            cache=self.bench.cache,
+            sessions=self.bench.sessions,
+            embedding_model=self.embedder.model_id,
+            first=number * len({chunk.chunk.path for chunk in self.base}),
+        )
+        if self.arrays is None:
+            return grown
+        return BulkSession(grown=grown, base=self.arrays, url=self.bench.owner_url, tidies=tidies)
 
 
 def _first_lines(questions: Sequence[str]) -> list[str]:
@@ -106,66 +139,5 @@ def _first_lines(questions: Sequence[str]) -> list[str]:
     return [line for line in lines if query_terms(line)][:MAX_QUESTIONS]
 
 
-def _measured(
-    bench: Workbench,
-    embedder: Embedder,
-    session_id: str,
-    questions: Sequence[tuple[str, Vector]],
-    lines: Sequence[tuple[str, Vector]],
-) -> dict[str, Any]:
-    whole, dense, lexical = [], [], []
-    found = dict.fromkeys(SHARES, 0)
-    wanted = dict.fromkeys(SHARES, 0)
-    for text, vector in questions[:5]:  # warms up
-        bench.search.search(_request(embedder, session_id, text, vector, "all"))
-    for text, vector in questions:
-        request = _request(embedder, session_id, text, vector, "all")
-        whole.append(_timed(bench, request))
-        dense.append(_timed(bench, _dense_alone(request)))
-        lexical.append(_timed(bench, replace(request, embedding=None, embedding_model=None)))
-    own_s, server_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
-    for text, vector in questions:
-        bench.search.search(_request(embedder, session_id, text, vector, "all"))
-    own_s, server_s = own_cpu_s() - own_s, server_cpu_s(bench.postgres_pid) - server_s
-    short = [_timed(bench, _request(embedder, session_id, text, vector, "all")) for text, vector in lines]
-    for text, vector in questions[:RECALL_QUESTIONS]:
-        for share, group in SHARES.items():
-            request = _dense_alone(_request(embedder, session_id, text, vector, group))
-            exact = {row.chunk_id for row in bench.search.search(replace(request, approximate=False)).candidates}
-            actual = {row.chunk_id for row in bench.search.search(request).candidates}
-            found[share] += len(actual & exact)
-            wanted[share] += len(exact)
-    return {
-        **percentiles(whole),
-        "cpu_ms": {
-            "here": round(own_s / len(questions) * 1000, 2),
-            "server": round(server_s / len(questions) * 1000, 2),
-        },
-        "first_lines": percentiles(short),
-        "dense": percentiles(dense),
-        "lexical": percentiles(lexical),
-        "recall@10": {share: round(found[share] / wanted[share], 4) for share in SHARES if wanted[share]},
-    }
-
-
-def _timed(bench: Workbench, request: SearchRequest) -> float:
-    started = time.perf_counter()
-    bench.search.search(request)
-    return time.perf_counter() - started
-
-
-def _dense_alone(request: SearchRequest) -> SearchRequest:
-    return replace(request, terms=(), rows=0)
-
-
-def _request(embedder: Embedder, session_id: str, text: str, vector: Vector, group: str) -> SearchRequest:
-    reader = Identity(subject="reader", tenant=IDENTITY.tenant, groups=(group,))
-    return SearchRequest(
-        question=Question(text=text, session_id=session_id, identity=reader, filter=Filter(), limit=LIMIT),
-        embedding=vector,
-        embedding_model=embedder.model_id,
-        terms=query_terms(text),
-        names=names_in(text),
-        depth=50,
-        rows=50,
-    )
+def _embedded(texts: Sequence[str], embedder: Embedder) -> list[tuple[str, Vector]]:
+    return [(text, embedder.embed_query(text)) for text in texts]

@@ -93,14 +93,20 @@ def test_given_chunks_are_asked_as_one_layer(corpus: Path, capsys: pytest.Captur
 def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFixture[str], way: list[str]) -> None:
     arguments = ["scale", "--data", str(corpus), "--embedder", "hashed", "--json", *way]
     picture = corpus / "growth.svg"
-    sizes = ["--sizes", "100,1200", "--sessions", "2", "--churn", "3", "--plot", str(picture)]
+    sizes = ["--sizes", "100,1200", "--sessions", "1,3", "--churn", "3", "--plot", str(picture)]
     assert main([*arguments, *sizes]) == 0
-    assert ElementTree.fromstring(picture.read_text()).tag.endswith("svg")
+    for drawn in (picture, corpus / "growth-sessions.svg"):
+        assert ElementTree.fromstring(drawn.read_text()).tag.endswith("svg")
     found = json.loads(capsys.readouterr().out)
     small, large = found["sizes"]
     assert 100 <= small["rows"] < 200
     assert 1_200 <= large["rows"] < 1_300
-    for measured in (small, large, found["many_sessions"]):
+    one, three = found["sessions"]
+    assert (one["sessions"], three["sessions"]) == (1, 3)
+    assert 3_000 <= three["rows"] < 3_300
+    assert three["planning_ms"] > 0
+    assert three["backend_mb"] > 0
+    for measured in (small, large, one, three):
         assert 0 < measured["p50_ms"] <= measured["p95_ms"]
         assert set(measured["recall@10"].values()) == {1.0}
     assert set(large["recall@10"]) == {"100 %", "10 %", "1 %"}

@@ -17,7 +17,7 @@ def size(rows: int, milliseconds: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("sizes", [[size(1_000, 1.0)], [size(1_000, 0.5), size(1_000_000, 900.0)]])
 def test_every_line_has_a_point_for_every_size(sizes: list[dict[str, Any]]) -> None:
-    svg = ElementTree.fromstring(growth_svg({"sizes": sizes}))
+    svg = ElementTree.fromstring(growth_svg(sizes, of="rows"))
     circles = [mark for mark in svg.iter() if mark.tag.endswith("circle")]
     assert len(circles) == len(LINES) * len(sizes)
     places = [(float(mark.attrib["cx"]), float(mark.attrib["cy"])) for mark in circles]

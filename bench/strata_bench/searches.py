@@ -1,0 +1,146 @@
+"""Searches of grown sessions: their time, what the approximate plan finds of the exact one, what planning costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from psycopg import sql
+
+from strata.model.access import Identity
+from strata.model.asking import Filter, Question
+from strata.model.corpus import Vector
+from strata.ports.embedding import Embedder
+from strata.ports.search import SearchRequest
+from strata.retrieval.analyser import query_terms
+from strata.retrieval.naming import names_in
+from strata.retrieval.statements import search_statement
+from strata.storage.postgres.connection import Database
+from strata.storage.postgres.search import PostgresSearch
+from strata_bench.processor import own_cpu_s, server_cpu_s
+from strata_bench.query import LIMIT, percentiles
+from strata_bench.workbench import IDENTITY, Workbench
+
+SHARES = {"100 %": "all", "10 %": "tenth", "1 %": "hundredth", "0.1 %": "thousandth"}
+"""How much of the rows a caller's groups let through."""
+WARM_UPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Whole questions and their first lines, with their vectors; the first `recall_questions` of the whole ones are
+    compared with a look at every row, for each share of readers."""
+
+    questions: Sequence[tuple[str, Vector]]
+    lines: Sequence[tuple[str, Vector]]
+    recall_questions: int
+
+
+def measured_searches(
+    bench: Workbench, embedder: Embedder, session_of: Callable[[int], str], asked: Asked
+) -> dict[str, Any]:
+    """`session_of` names the session that the question at a place is asked of."""
+    whole, short, dense, lexical = [], [], [], []
+    requests = [
+        search_request(embedder, session_of(place), text, vector, "all")
+        for place, (text, vector) in enumerate(asked.questions)
+    ]
+    for request in requests[:WARM_UPS]:
+        bench.search.search(request)
+    for request in requests:
+        whole.append(_timed(bench, request))
+        dense.append(_timed(bench, _dense_alone(request)))
+        lexical.append(_timed(bench, replace(request, embedding=None, embedding_model=None)))
+    own_s, server_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
+    for request in requests:
+        bench.search.search(request)
+    own_s, server_s = own_cpu_s() - own_s, server_cpu_s(bench.postgres_pid) - server_s
+    for place, (text, vector) in enumerate(asked.lines):
+        short.append(_timed(bench, search_request(embedder, session_of(place), text, vector, "all")))
+    return {
+        **percentiles(whole),
+        "cpu_ms": {
+            "here": round(own_s / len(requests) * 1000, 2),
+            "server": round(server_s / len(requests) * 1000, 2),
+        },
+        "first_lines": percentiles(short),
+        "dense": percentiles(dense),
+        "lexical": percentiles(lexical),
+        "recall@10": _recall(bench, embedder, session_of, asked),
+    }
+
+
+def _recall(bench: Workbench, embedder: Embedder, session_of: Callable[[int], str], asked: Asked) -> dict[str, float]:
+    """By share, where it lets any row through."""
+    found, wanted = dict.fromkeys(SHARES, 0), dict.fromkeys(SHARES, 0)
+    for place, (text, vector) in enumerate(asked.questions[: asked.recall_questions]):
+        for share, group in SHARES.items():
+            request = _dense_alone(search_request(embedder, session_of(place), text, vector, group))
+            exact = {row.chunk_id for row in bench.search.search(replace(request, approximate=False)).candidates}
+            actual = {row.chunk_id for row in bench.search.search(request).candidates}
+            found[share] += len(actual & exact)
+            wanted[share] += len(exact)
+    return {share: round(found[share] / wanted[share], 4) for share in SHARES if wanted[share]}
+
+
+def session_costs(bench: Workbench, embedder: Embedder, sessions: Sequence[str], asked: Asked) -> dict[str, float]:
+    """What a connection pays for having asked each of the sessions once: planning's median, and its process' memory."""
+    database = Database(bench.query_url)
+    search = _Planning(database)
+    planning = []
+    for place, session_id in enumerate(sessions):
+        text, vector = asked.questions[place % len(asked.questions)]
+        request = search_request(embedder, session_id, text, vector, "all")
+        search.search(request)
+        planning.append(search.planning_ms(request))
+    (pid,) = database.transact(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone()) or (0,)
+    held = _own_megabytes(pid)
+    database.close()
+    return {"planning_ms": round(float(np.median(planning)), 2), "backend_mb": round(held, 1)}
+
+
+class _Planning(PostgresSearch):
+    def planning_ms(self, request: SearchRequest) -> float:
+        """Of a statement that is not carried out."""
+        question = request.question
+        statement = search_statement(request, cells=question.session_id not in self._without_cells)
+        explain = sql.SQL("EXPLAIN (SUMMARY, FORMAT JSON) ") + statement.text
+        parameters = statement.on(self._index_of(question.session_id, question.identity))
+        (((plan,),),) = self._read(explain, parameters, question.identity)
+        return float(plan["Planning Time"])
+
+
+def _own_megabytes(pid: int) -> float:
+    """What a process holds that it shares with no other; 0.0 where the system does not tell."""
+    status = Path(f"/proc/{pid}/status")
+    if not status.exists():
+        return 0.0
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return int(lines["RssAnon"].split()[0]) / 1024
+
+
+def _timed(bench: Workbench, request: SearchRequest) -> float:
+    started = time.perf_counter()
+    bench.search.search(request)
+    return time.perf_counter() - started
+
+
+def _dense_alone(request: SearchRequest) -> SearchRequest:
+    return replace(request, terms=(), rows=0)
+
+
+def search_request(embedder: Embedder, session_id: str, text: str, vector: Vector, group: str) -> SearchRequest:
+    reader = Identity(subject="reader", tenant=IDENTITY.tenant, groups=(group,))
+    return SearchRequest(
+        question=Question(text=text, session_id=session_id, identity=reader, filter=Filter(), limit=LIMIT),
+        embedding=vector,
+        embedding_model=embedder.model_id,
+        terms=query_terms(text),
+        names=names_in(text),
+        depth=50,
+        rows=50,
+    )
