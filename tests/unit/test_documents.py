@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 from pathlib import Path
@@ -13,7 +14,17 @@ from typer.main import get_command
 from strata.jobs.running import Phase
 from strata.model.asking import MAX_QUERY_CHARACTERS
 from strata.model.corpus import MAX_PATH_CHARACTERS
-from strata.settings.model import UploadLimits
+from strata.settings.model import (
+    AnsweringSettings,
+    ChatSettings,
+    EmbedderSettings,
+    IndexingSettings,
+    PreambleSettings,
+    RerankerSettings,
+    RewriteSettings,
+    StorageSettings,
+    UploadLimits,
+)
 from strata_client.cli.main import app
 from strata_client.cli.progress import PHASES
 from strata_client.packing import PackingLimits
@@ -74,6 +85,62 @@ def test_the_readme_tells_the_limits_that_are_set() -> None:
     assert f"{limits.max_entries:,}; {limits.max_file_bytes // 2**20} MB; {MAX_PATH_CHARACTERS:,} characters" in README
     assert f"{limits.max_inline_bytes // 2**20} MB" in README
     assert f"{MAX_QUERY_CHARACTERS:,} characters" in README
+
+
+SETTINGS = {
+    "": (IndexingSettings, AnsweringSettings, StorageSettings, UploadLimits),
+    "EMBEDDER": (EmbedderSettings,),
+    "CHAT": (ChatSettings,),
+    "PREAMBLE": (PreambleSettings,),
+    "REWRITE": (RewriteSettings,),
+    "RERANKER": (RerankerSettings,),
+}
+
+
+def defaults() -> dict[str, object]:
+    """The default of each setting, by the name of its variable."""
+    return {
+        "_".join(filter(None, ("STRATA", prefix, "" if prefix and field.name == "name" else field.name.upper()))): (
+            field.default
+        )
+        for prefix, sections in SETTINGS.items()
+        for section in sections
+        for field in dataclasses.fields(section)  # type: ignore[arg-type]
+    }
+
+
+def test_operations_tells_settings_that_exist_with_their_defaults() -> None:
+    known = defaults() | {"STRATA_MODEL_DIRECTORY": ""}
+    text = (REPOSITORY / "docs" / "operations.md").read_text("utf-8").partition("## Settings")[2]
+    rows = re.findall(r"^\| (`STRATA_[^|]+) \| ([^|]*) \| ([^|]+) \|$", text.partition("\n## ")[0], re.MULTILINE)
+    told: dict[str, str] = {}
+    for variables, values, _ in rows:
+        names = re.findall(r"`([^`]+)`", variables)
+        stem = re.match(r"STRATA_[A-Z]+", names[0])[0]  # type: ignore[index]
+        whole = [name.replace("…", stem) for name in names]
+        said = [value.strip(" `") for value in re.split(r"[,;] ", values)]
+        told |= dict(zip(whole, said * len(whole) if len(said) == 1 else said, strict=False))
+
+    assert set(told) <= set(known)
+    assert len(told) > 20
+    numbers = {name: float(value) for name, value in told.items() if re.fullmatch(r"[\d.]+", value)}
+    assert numbers == {name: known[name] for name in numbers}
+    assert len(numbers) > 12
+
+
+def test_the_architecture_names_folders_and_modules_that_exist() -> None:
+    table = ARCHITECTURE.partition("## Folders")[2].partition("\n\nImports")[0]
+    package = REPOSITORY / "layers" / "common" / "strata"
+    named = re.findall(r"`([\w/.]+)`", table)
+
+    def exists(name: str) -> bool:
+        found = [REPOSITORY, package, *(each for each in package.iterdir() if each.is_dir()), REPOSITORY / "infra"]
+        return any((root / name).exists() or (root / f"{name}.py").exists() for root in found)
+
+    assert [name for name in named if not exists(name)] == []
+    assert {each.name for each in package.iterdir() if each.is_dir() and each.name != "__pycache__"} <= {
+        name.rstrip("/") for name in named
+    }
 
 
 def test_the_client_packs_what_the_server_takes() -> None:

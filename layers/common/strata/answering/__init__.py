@@ -1,0 +1,1 @@
+"""Candidates → context → a cited answer, or an honest "not found"."""

@@ -1,0 +1,1 @@
+"""Shapes on the wire, from and to the model."""

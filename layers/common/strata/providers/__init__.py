@@ -1,0 +1,1 @@
+"""Adapters of models: embedders, chat models, rerankers. Imported on use."""

@@ -1,0 +1,1 @@
+"""Question → candidates: by meaning, by words and by names, in the best order."""
