@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -24,10 +24,11 @@ from strata.errors import JobNotFound, SessionNotFound
 from strata.jobs.events import TERMINAL, EventFeed, sse_text
 from strata.jobs.reading import JobReader
 from strata.model.access import Identity
-from strata.model.asking import Filter, Question
+from strata.model.asking import Expansion, Filter, Question
 from strata.model.corpus import Layer, Link, LinkKind, ReportedFile
 from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus
 from strata.providers.extractive.generator import ExtractiveGenerator
+from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.naming import names_in
 from strata.retrieval.retrieve import Retriever
@@ -51,6 +52,16 @@ PEOPLE = (
 )
 PRINCIPALS = ("user:ann", "user:bob", "user:dan", "group:red", "group:blue")
 SESSIONS = ("one", "two", "three")
+
+
+@dataclass(frozen=True)
+class ScriptedExpander:
+    """An `Expander` that always says the same."""
+
+    expansion: Expansion
+
+    def expand(self, question: Question) -> Expansion:
+        return self.expansion
 
 
 class World:
@@ -185,6 +196,20 @@ class World:
                 mode="json"
             ),
         )
+        every_secret = " ".join(word for words in self.words.values() for word in words)
+        loose_tongued = Retriever(
+            search=self.rows.search,
+            embedder=EMBEDDER,
+            depth=50,
+            reranker=FeatureReranker(languages=EMBEDDER.languages),
+            expander=ScriptedExpander(Expansion(query=every_secret, passage=every_secret)),
+        )
+        yield (
+            "expanded and reranked",
+            lambda: RetrievedView.of(name, loose_tongued.retrieve(replace(question, explain=True))).model_dump(
+                mode="json"
+            ),
+        )
         yield "dense", lambda: asdict(search(replace(request, terms=())))
         yield "lexical", lambda: asdict(search(replace(request, embedding=None, embedding_model=None)))
         yield (
@@ -222,19 +247,24 @@ class World:
             terminal=JobView.of(reader.shown(caller, news.job)).model_dump(mode="json"),
         )
 
+    @property
+    def words(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """What gives each file away, by session and path: its path, and its secret word."""
+        return {
+            (session, path): (path, file.texts[0][: len("The lease of secret000")][-9:])
+            for session, files in self.files.items()
+            for path, file in files.items()
+        }
+
+    def foreign_words(self, caller: Identity, *sessions: str, said: str = "") -> set[str]:
+        """What may not show where these sessions are read; what the caller has said comes back, and is no leak."""
+        readable = {(name, path) for name in sessions for path in self.allowed(caller, name, Filter())}
+        return {word for key, words in self.words.items() if key not in readable for word in words if word not in said}
+
     def check_nothing_foreign(self, question: Question) -> int:
         """Look through what every entry point gives; how many of them showed anything."""
         name, caller = question.session_id, question.identity
-        readable = self.allowed(caller, name, Filter())
-        foreign = {
-            word
-            for session, files in self.files.items()
-            for path, file in files.items()
-            if session != name or path not in readable
-            for word in (path, file.texts[0][: len("The lease of secret000")][-9:])
-        }
-        # What the question itself says comes back with it, and is no leak.
-        foreign -= {word for word in foreign if word in question.text}
+        foreign = self.foreign_words(caller, name, said=question.text)
         shown = 0
         for entry_point, call in self.entry_points(question):
             try:

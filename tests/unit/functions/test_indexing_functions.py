@@ -13,14 +13,8 @@ from typing import Any
 
 import pytest
 
-from strata import bootstrap
 from strata.indexing.drift import DriftReporter
-from strata.jobs.controlling import JobControl
-from strata.jobs.events import EventFeed
-from strata.jobs.keeping import SessionKeeper
-from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.mailbox import Mailbox
-from strata.jobs.reading import JobReader
 from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
 from strata.model.corpus import ReportedFile
@@ -38,6 +32,7 @@ from tests.support.job_fakes import (
 )
 from tests.support.lambda_events import ANN, LambdaContext, Reply, call, load_function, rest_event, s3_event
 from tests.support.link_fakes import FakeLinkReader
+from tests.support.use_cases import behind_bootstrap, job_use_cases
 
 BOB = {"sub": "bob", "tenant": "acme", "groups": "readers", "scopes": ""}
 EVE = {"sub": "eve", "tenant": "acme", "groups": "", "scopes": ""}
@@ -118,51 +113,24 @@ def cloud(modules: tuple[ModuleType, ModuleType, ModuleType], monkeypatch: pytes
     table = FakeJobTable(clock=clock)
     sessions, jobs, objects = FakeSessionStore(), FakeJobStore(table), FakeObjectStore()
     runner = FakeRunner(work=lambda _job, _lease, _progress: REPORT)
-    lifecycle = Lifecycle(
-        sessions=sessions,
-        jobs=jobs,
-        objects=objects,
-        clock=clock,
-        embedding_model="hashed-256",
-        dimension=256,
-        pipeline_version="1",
-        max_archive_bytes=1_000_000,
-        max_inline_bytes=10_000,
-        upload_expires_in_s=60,
-    )
     calls = FakeWorkerCalls()
-    keeper = SessionKeeper(
-        sessions=sessions,
-        jobs=jobs,
-        lock=FakeSessionLock(table),
-        objects=objects,
-        calls=calls,
-        clock=clock,
-        lease=timedelta(seconds=60),
-    )
+    built: dict[str, Any] = job_use_cases(sessions, table, clock=clock, objects=objects, calls=calls)
     mailbox = Mailbox(
         sessions=sessions,
         jobs=jobs,
         lock=FakeSessionLock(table),
-        keeper=keeper,
+        keeper=built["session_keeper"],
         runner=lambda: runner,
         clock=clock,
         lease=timedelta(seconds=60),
     )
-    built = {
-        "lifecycle": lifecycle,
-        "upload_worker": UploadWorker(lifecycle=lifecycle, jobs=jobs, mailbox=mailbox, calls=calls),
-        "session_keeper": keeper,
-        "sweep": Sweep(jobs=jobs, objects=objects, calls=calls, clock=clock),
-        "job_control": JobControl(
-            sessions=sessions, jobs=jobs, objects=objects, lifecycle=lifecycle, calls=calls, clock=clock
-        ),
-        "job_reader": JobReader(sessions=sessions, jobs=jobs),
-        "drift_reporter": DriftReporter(links=FakeLinkReader(sessions)),
-        "event_feed": EventFeed(jobs=jobs, sleep=clock.sleep, monotonic=clock.monotonic),
-    }
-    for name, use_case in built.items():
-        monkeypatch.setattr(bootstrap, name, lambda use_case=use_case: use_case)
+    behind_bootstrap(
+        monkeypatch,
+        **built,
+        upload_worker=UploadWorker(lifecycle=built["lifecycle"], jobs=jobs, mailbox=mailbox, calls=calls),
+        sweep=Sweep(jobs=jobs, objects=objects, calls=calls, clock=clock),
+        drift_reporter=DriftReporter(links=FakeLinkReader(sessions)),
+    )
     snapshot, changes, status = modules
     return Cloud(snapshot, changes, status, table, objects, runner, clock, calls)
 

@@ -18,6 +18,8 @@ from strata.ports.sessions import SessionStore
 from strata.ports.workers import WorkerCalls, WorkOrder
 
 _ACCEPTED_WITHIN = timedelta(minutes=2)
+_NOT_YOURS = "There is no such job, or you may not change it."
+"""The same words for what is not there and for what is somebody else's: they tell nobody that it exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,7 @@ class JobControl:
         letter = self.jobs.get_dead_letter(letter_id)
         named = None if letter is None else parse_object_key(letter.object_key)
         if letter is None or named is None:
-            raise JobNotFound("There is no such dead letter, or its key names no session.")
+            raise JobNotFound(_NOT_YOURS)
         self._own(identity, named.session_id)
         self._require_object(letter.object_key, letter.object_version)
         job = self.lifecycle.accept_again(
@@ -115,7 +117,7 @@ class JobControl:
     def _own_job(self, identity: Identity, job_id: str) -> Job:
         job = self.jobs.get(job_id) if is_job_id(job_id) else None
         if job is None:
-            raise JobNotFound
+            raise JobNotFound(_NOT_YOURS)
         self._own(identity, job.session_id)
         return job
 
@@ -123,4 +125,4 @@ class JobControl:
         try:
             return own_session(self.sessions, identity, session_id)
         except SessionNotFound as error:
-            raise JobNotFound("There is no such job, or you may not change it.") from error
+            raise JobNotFound(_NOT_YOURS) from error

@@ -1,0 +1,64 @@
+"""The use cases behind the functions, on fakes, in the place of those that bootstrap would build."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from strata import bootstrap
+from strata.jobs.controlling import JobControl
+from strata.jobs.events import EventFeed
+from strata.jobs.keeping import SessionKeeper
+from strata.jobs.lifecycle import Lifecycle
+from strata.jobs.reading import JobReader
+from strata.ports.sessions import SessionStore
+from tests.support.job_fakes import (
+    FakeClock,
+    FakeJobStore,
+    FakeJobTable,
+    FakeObjectStore,
+    FakeSessionLock,
+    FakeWorkerCalls,
+)
+
+
+def job_use_cases(
+    sessions: SessionStore, table: FakeJobTable, *, clock: FakeClock, objects: FakeObjectStore, calls: FakeWorkerCalls
+) -> dict[str, object]:
+    """What opens, shows and controls jobs and sessions, by the name of its factory in bootstrap."""
+    jobs = FakeJobStore(table)
+    lifecycle = Lifecycle(
+        sessions=sessions,
+        jobs=jobs,
+        objects=objects,
+        clock=clock,
+        embedding_model="hashed-256",
+        dimension=256,
+        pipeline_version="1",
+        max_archive_bytes=1_000_000,
+        max_inline_bytes=10_000,
+        upload_expires_in_s=60,
+    )
+    return {
+        "lifecycle": lifecycle,
+        "session_keeper": SessionKeeper(
+            sessions=sessions,
+            jobs=jobs,
+            lock=FakeSessionLock(table),
+            objects=objects,
+            calls=calls,
+            clock=clock,
+            lease=timedelta(seconds=60),
+        ),
+        "job_control": JobControl(
+            sessions=sessions, jobs=jobs, objects=objects, lifecycle=lifecycle, calls=calls, clock=clock
+        ),
+        "job_reader": JobReader(sessions=sessions, jobs=jobs),
+        "event_feed": EventFeed(jobs=jobs, sleep=clock.sleep, monotonic=clock.monotonic),
+    }
+
+
+def behind_bootstrap(monkeypatch: pytest.MonkeyPatch, **use_cases: object) -> None:
+    for name, use_case in use_cases.items():
+        monkeypatch.setattr(bootstrap, name, lambda use_case=use_case: use_case)
