@@ -49,7 +49,7 @@ faults: $(VENV)/.dev model ## Tests that break things on purpose: 200 seeded run
 eval: $(VENV)/.local model ## Measure the quality of retrieval on our own files, against floors (ARGS="--json")
 	$(BIN)/strata eval check $(ARGS)
 
-bench: $(VENV)/.local model ## Measure speed (ARGS="…")
+bench: $(VENV)/.local model ## Measure speed (ARGS="query --json")
 	$(BIN)/python -m strata_bench $(ARGS)
 
 model: $(VENV)/.local ## Fetch and convert the embedding model, once

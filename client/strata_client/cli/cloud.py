@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strata_client.cli.connecting import DEFAULT_API_URL, DEFAULT_PORT, connect, data_directory
+from strata_client.cli.connecting import DEFAULT_PORT, connect, data_directory, hint
 from strata_client.cli.options import Api, AsJson, Data, Port, Token
 from strata_client.cli.screen import Screen
 from strata_client.errors import ClientError
@@ -49,8 +47,8 @@ def up(port: Port = DEFAULT_PORT, data: Data = None, as_json: AsJson = False) ->
             screen.result({"api_url": cloud.api_url, "data_directory": str(data_directory(data)), "pid": os.getpid()})
         else:
             screen.line(f"Serving at {cloud.api_url}; Ctrl-C stops it. In another terminal:")
-            screen.line(f"  {command('index', cloud.api_url)} . --session mine")
-            screen.line(f'  {command("ask", cloud.api_url)} "What is this project for?" --session mine')
+            screen.line(f"  {hint('index', cloud.api_url)} . --session mine")
+            screen.line(f'  {hint("ask", cloud.api_url)} "What is this project for?" --session mine')
         serve()
 
 
@@ -105,16 +103,6 @@ def _handled(
         yield
     finally:
         signal.signal(number, before)
-
-
-def command(name: str, api_url: str) -> str:
-    """How this program is called from here, for a hint: `.venv/bin/strata ask --api …`."""
-    program = Path(sys.argv[0])
-    shown = "strata"
-    if program.stem == "strata" and shutil.which("strata") != str(program):
-        here = Path.cwd()
-        shown = str(program.relative_to(here)) if program.is_relative_to(here) else str(program)
-    return f"{shown} {name}" + ("" if api_url == DEFAULT_API_URL else f" --api {api_url}")
 
 
 def down(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 from pathlib import Path
 
 from strata_client.client import StrataClient
@@ -51,3 +53,14 @@ def _lives(pid: int) -> bool:
 def connect(api: str | None, token: str | None) -> StrataClient:
     """The client for `--api`, else for the local cloud that runs on the project's data, else for its usual port."""
     return StrataClient(api or local_api_url(data_directory(None)) or DEFAULT_API_URL, token, retry=PATIENCE)
+
+
+def hint(command: str, api: str | None) -> str:
+    """How to call another command from here: `.venv/bin/strata ask --api …`; without what a call finds by itself."""
+    program = Path(sys.argv[0])
+    shown = "strata"
+    if program.stem == "strata" and shutil.which("strata") != str(program):
+        here = Path.cwd()
+        shown = str(program.relative_to(here)) if program.is_relative_to(here) else str(program)
+    is_found = api in (None, DEFAULT_API_URL, os.environ.get("STRATA_API_URL"))
+    return f"{shown} {command}" + ("" if is_found else f" --api {api}")

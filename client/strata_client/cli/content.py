@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from strata_client.cli.answers import place, show_answer
-from strata_client.cli.connecting import connect
+from strata_client.cli.connecting import connect, hint
 from strata_client.cli.explaining import show_explanations
 from strata_client.cli.groups import ListGroup
 from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
@@ -50,7 +50,7 @@ def index(
             screen.result(indexed_view(indexed))
         require_done(indexed.job)
         if not as_json:
-            screen.line(f'Indexed. Ask: strata ask "…" --session {session}')
+            screen.line(f'Indexed. Ask: {hint("ask", api)} "…" --session {session}')
 
 
 def rollback(session: Session, as_json: AsJson = False, api: Api = None, token: Token = None) -> None:
@@ -249,7 +249,7 @@ def retry(
     if as_json:
         screen.result(job)
     else:
-        screen.line(f"{job['job_id']} is {job['status']}; follow it with: strata jobs {job['job_id']}")
+        screen.line(f"{job['job_id']} is {job['status']}; follow it with: {hint('jobs', api)} {job['job_id']}")
 
 
 def _jobs_of(client: StrataClient, session: str | None) -> list[JobView]:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from strata_client.cli.answers import Timings, show_answer
-from strata_client.cli.cloud import command, local_cloud, serve
-from strata_client.cli.connecting import DEFAULT_PORT, data_directory, local_api_url, project_root
+from strata_client.cli.cloud import local_cloud, serve
+from strata_client.cli.connecting import DEFAULT_PORT, data_directory, hint, local_api_url, project_root
 from strata_client.cli.content import require_done
 from strata_client.cli.options import Api, AsJson, Data, Port, Token
 from strata_client.cli.progress import JobBar, show_outcome
@@ -154,6 +154,6 @@ def _say_what_next(screen: Screen, api_url: str, session: str, examples: tuple[s
         screen.line("Try next: `make run`, which keeps serving; or `strata up`.")
         return
     screen.line(f"Serving at {api_url}. Try next, in another terminal:")
-    screen.line(f'  {command("ask", api_url)} "{examples[0]}" --session {session}')
-    screen.line(f'  {command("search", api_url)} "{examples[1]}" --session {session}')
-    screen.line(f"  {command('index', api_url)} PATH --session mine")
+    screen.line(f'  {hint("ask", api_url)} "{examples[0]}" --session {session}')
+    screen.line(f'  {hint("search", api_url)} "{examples[1]}" --session {session}')
+    screen.line(f"  {hint('index', api_url)} PATH --session mine")

@@ -190,7 +190,15 @@ def test_index_tells_a_person_what_was_left_out_and_why(run: Run, api: FakeApi, 
     assert "a.log: ignored by .gitignore" in outcome.err
     assert "logo.png: binary" in outcome.err
     assert "2 indexed (1 embedded, 1 known), 0 removed, 1 skipped, 0 failed; 7 chunks in the index." in outcome.err
-    assert outcome.out == 'Indexed. Ask: strata ask "…" --session shop\n'
+    assert outcome.out == f'Indexed. Ask: strata ask --api {api.url} "…" --session shop\n'
+
+
+def test_a_hint_leaves_out_an_address_that_the_next_call_finds_by_itself(
+    run: Run, api: FakeApi, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRATA_API_URL", api.url)
+
+    assert run("index", str(folder), "--session", "shop").out == 'Indexed. Ask: strata ask "…" --session shop\n'
 
 
 NOTES = [
