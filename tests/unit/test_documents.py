@@ -66,6 +66,18 @@ def test_every_make_target_that_is_named_exists(document: Path) -> None:
     assert set(re.findall(r"make (?:[A-Z]+=\S+ )?([a-z0-9]+)`", document.read_text("utf-8"))) <= targets
 
 
+def test_what_the_readmes_sample_answer_cites_stands_in_those_lines() -> None:
+    sample = README.split("```")[1]
+    claims = re.findall(r"^(?:- )?(\S.*) \[(\d)\]$", sample, re.MULTILINE)
+    cited = [
+        (number, (REPOSITORY / path).read_text("utf-8").split("\n")[int(line) - 1])
+        for number, path, line in re.findall(r"^  \[(\d)\] (\S+):(\d+)$", sample, re.MULTILINE)
+    ]
+
+    assert len(claims) == 5
+    assert [claim for claim, number in claims if not any(claim in line for n, line in cited if n == number)] == []
+
+
 def test_the_readme_lists_the_routes_of_the_template() -> None:
     template = REPOSITORY / "infra" / "template.yaml"
     given = {name: value or "x" for name, value in parameters_of(template).items()}
