@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from strata_bench.corpus import Corpus
+from strata_bench.processor import server_cpu_s, tree_cpu_s
 from strata_client import StrataClient
 from strata_local.up import LocalCloud
 
@@ -26,9 +28,10 @@ def run_cloud(corpus: Corpus, copies: Sequence[int], say: Callable[[str], None])
     """The corpus so many times over in one session, then changes of files of middling size, one after the other.
 
     Seconds from the request, as medians: `accepted_s` until its reply, `one_file_change_s` until a question finds the
-    new text (the same question is asked again and again), of which the last question took `question_s`. The first
-    change, for which processes start, does not count. The cloud starts empty in a folder of its own and is gone
-    afterwards.
+    new text (the same question is asked again and again), of which the last question took `question_s`. `cpu_s` and
+    `postgres_cpu_s` are the processor's time of a whole change, all of its questions included, in the cloud and in the
+    database: on a busy machine they say more than the clock. The first change, for which processes start, does not
+    count. The cloud starts empty in a folder of its own and is gone afterwards.
     """
     sizes = []
     with tempfile.TemporaryDirectory(prefix="strata-bench-") as name:
@@ -41,16 +44,14 @@ def run_cloud(corpus: Corpus, copies: Sequence[int], say: Callable[[str], None])
                 session = f"{SESSION}-{count}"
                 chunks = _snapshot(client, session, files, folder / "upload.jsonl")
                 paths = sorted(corpus.files, key=lambda path: len(corpus.files[path]))[len(corpus.files) // 2 :]
-                times = [
-                    _change(client, session, path := f"copy-000/{paths[n % len(paths)]}", files[path])
+                postgres = int(next(folder.rglob("postmaster.pid")).read_text().split()[0])
+                changes = [
+                    _change(client, session, path := f"copy-000/{paths[n % len(paths)]}", files[path], postgres)
                     for n in range(CHANGES + 1)
                 ][1:]
-                names = ("accepted_s", "one_file_change_s", "question_s")
-                medians = {
-                    name: round(statistics.median(each), 3)
-                    for name, each in zip(names, zip(*times, strict=True), strict=True)
-                }
+                medians = {name: round(statistics.median(change[name] for change in changes), 3) for name in changes[0]}
                 sizes.append({"files": len(files), "chunks": chunks, **medians})
+                say(json.dumps(sizes[-1]))
     return {"corpus": corpus.name, "sizes": sizes}
 
 
@@ -68,8 +69,9 @@ def _snapshot(client: StrataClient, session: str, files: dict[str, str], upload:
     return int(job["chunks"])
 
 
-def _change(client: StrataClient, session: str, path: str, text: str) -> tuple[float, float, float]:
+def _change(client: StrataClient, session: str, path: str, text: str, postgres: int) -> dict[str, float]:
     word = f"w{uuid.uuid4().hex}"
+    cpu_s, postgres_cpu_s = tree_cpu_s(os.getpid(), but=postgres), server_cpu_s(postgres)
     started = time.perf_counter()
     job = client.changes(session, [{"op": "upsert", "path": path, "content": f"{text}\n# {word}\n"}])
     accepted_s = time.perf_counter() - started
@@ -80,5 +82,11 @@ def _change(client: StrataClient, session: str, path: str, text: str) -> tuple[f
         if any(word in row["content"] for row in found["rows"]):
             question_s = time.perf_counter() - asked
             client.wait_for(job["job_id"])
-            return accepted_s, found_s, question_s
+            return {
+                "accepted_s": accepted_s,
+                "one_file_change_s": found_s,
+                "question_s": question_s,
+                "cpu_s": tree_cpu_s(os.getpid(), but=postgres) - cpu_s,
+                "postgres_cpu_s": server_cpu_s(postgres) - postgres_cpu_s,
+            }
     raise RuntimeError(f"the new text of {path} was not found")

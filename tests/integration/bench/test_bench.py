@@ -120,6 +120,8 @@ def test_one_changed_file_is_measured_through_the_cloud(corpus: Path, capsys: py
         assert size["chunks"] > size["files"]
         assert 0 < size["accepted_s"] < size["one_file_change_s"]
         assert 0 < size["question_s"] < size["one_file_change_s"]
+        assert size["cpu_s"] > 0
+        assert size["postgres_cpu_s"] > 0
 
 
 def test_a_corpus_that_is_not_there_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
