@@ -23,8 +23,7 @@ from strata_bench.workbench import IDENTITY, Workbench, make_session
 SESSION_CHUNKS = 1_000
 BASE_CHUNKS = 3_000
 MAX_QUESTIONS = 100
-RECALL_QUESTIONS = 100
-"""Each is compared with a look at every row, for each share of readers."""
+TIMED_QUESTIONS = 50
 LINE_CHARACTERS = 120
 
 
@@ -55,7 +54,7 @@ def run_scale(
     asked = Asked(
         questions=_embedded([text for text in corpus.questions if query_terms(text)][:MAX_QUESTIONS], embedder),
         lines=_embedded(_first_lines(corpus.questions), embedder),
-        recall_questions=RECALL_QUESTIONS,
+        timed=TIMED_QUESTIONS,
     )
     growth = _Growth(bench=bench, embedder=embedder, base=base, arrays=arrays, asked=asked, say=say)
     return {

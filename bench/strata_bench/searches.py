@@ -21,7 +21,7 @@ from strata.retrieval.naming import names_in
 from strata.retrieval.statements import search_statement
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
-from strata_bench.processor import own_cpu_s, server_cpu_s
+from strata_bench.processor import own_cpu_s, tree_cpu_s
 from strata_bench.query import LIMIT, percentiles
 from strata_bench.workbench import IDENTITY, Workbench
 
@@ -32,22 +32,25 @@ WARM_UPS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Whole questions and their first lines, with their vectors; the first `recall_questions` of the whole ones are
-    compared with a look at every row, for each share of readers."""
+    """Whole questions and their first lines, with their vectors. The first `timed` of either are timed; all whole ones
+    are compared with a look at every row, for each share of readers."""
 
     questions: Sequence[tuple[str, Vector]]
     lines: Sequence[tuple[str, Vector]]
-    recall_questions: int
+    timed: int
 
 
 def measured_searches(
     bench: Workbench, embedder: Embedder, session_of: Callable[[int], str], asked: Asked
 ) -> dict[str, Any]:
-    """`session_of` names the session that the question at a place is asked of."""
+    """`session_of` names the session that the question at a place is asked of.
+
+    `cpu_ms` is the processor's time of one whole search, here and in the database's process for this connection.
+    """
     whole, short, dense, lexical = [], [], [], []
     requests = [
         search_request(embedder, session_of(place), text, vector, "all")
-        for place, (text, vector) in enumerate(asked.questions)
+        for place, (text, vector) in enumerate(asked.questions[: asked.timed])
     ]
     for request in requests[:WARM_UPS]:
         bench.search.search(request)
@@ -55,11 +58,12 @@ def measured_searches(
         whole.append(_timed(bench, request))
         dense.append(_timed(bench, _dense_alone(request)))
         lexical.append(_timed(bench, replace(request, embedding=None, embedding_model=None)))
-    own_s, server_s = own_cpu_s(), server_cpu_s(bench.postgres_pid)
+    backend = _backend(bench.query)
+    own_s, server_s = own_cpu_s(), tree_cpu_s(backend)
     for request in requests:
         bench.search.search(request)
-    own_s, server_s = own_cpu_s() - own_s, server_cpu_s(bench.postgres_pid) - server_s
-    for place, (text, vector) in enumerate(asked.lines):
+    own_s, server_s = own_cpu_s() - own_s, tree_cpu_s(backend) - server_s
+    for place, (text, vector) in enumerate(asked.lines[: asked.timed]):
         short.append(_timed(bench, search_request(embedder, session_of(place), text, vector, "all")))
     return {
         **percentiles(whole),
@@ -77,7 +81,7 @@ def measured_searches(
 def _recall(bench: Workbench, embedder: Embedder, session_of: Callable[[int], str], asked: Asked) -> dict[str, float]:
     """By share, where it lets any row through."""
     found, wanted = dict.fromkeys(SHARES, 0), dict.fromkeys(SHARES, 0)
-    for place, (text, vector) in enumerate(asked.questions[: asked.recall_questions]):
+    for place, (text, vector) in enumerate(asked.questions):
         for share, group in SHARES.items():
             request = _dense_alone(search_request(embedder, session_of(place), text, vector, group))
             exact = {row.chunk_id for row in bench.search.search(replace(request, approximate=False)).candidates}
@@ -97,8 +101,7 @@ def session_costs(bench: Workbench, embedder: Embedder, sessions: Sequence[str],
         request = search_request(embedder, session_id, text, vector, "all")
         search.search(request)
         planning.append(search.planning_ms(request))
-    (pid,) = database.transact(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone()) or (0,)
-    held = _own_megabytes(pid)
+    held = _own_megabytes(_backend(database))
     database.close()
     return {"planning_ms": round(float(np.median(planning)), 2), "backend_mb": round(held, 1)}
 
@@ -112,6 +115,12 @@ class _Planning(PostgresSearch):
         parameters = statement.on(self._index_of(question.session_id, question.identity))
         (((plan,),),) = self._read(explain, parameters, question.identity)
         return float(plan["Planning Time"])
+
+
+def _backend(database: Database) -> int:
+    """The database's process for this connection."""
+    (pid,) = database.transact(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone()) or (0,)
+    return int(pid)
 
 
 def _own_megabytes(pid: int) -> float:

@@ -47,6 +47,8 @@ class Workbench:
     cache: PostgresBlobCache
     place: Place
     folder: Path
+    query: Database
+    """The connection of `search`."""
     query_url: str
     index_url: str
     owner_url: str
@@ -145,6 +147,7 @@ def workbench(choice: EmbedderChoice) -> Iterator[Workbench]:
                 cache=PostgresBlobCache(index),
                 place=Place(database_url=urls.index, s3_url=s3_url, embedder=choice),
                 folder=folder,
+                query=query,
                 query_url=urls.query,
                 index_url=urls.index,
                 owner_url=urls.owner,
