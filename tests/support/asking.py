@@ -12,7 +12,7 @@ from strata.answering.answer import Answerer
 from strata.answering.cache_gate import CacheGate
 from strata.errors import StoreUnavailable
 from strata.model.access import Identity, Session
-from strata.model.asking import Candidate, Context, Filter, Question, Retrieved, SourcePiece
+from strata.model.asking import Candidate, Context, Expansion, Filter, Question, Retrieved, SourcePiece
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Span, blob_sha_of
 from strata.ports.caches import QueryCache
 from strata.ports.generation import Generator
@@ -94,6 +94,16 @@ def context(*pieces: SourcePiece | str, text: str = "How long does a lease last?
         for number, entry in enumerate(pieces, 1)
     ]
     return Context(question=question(text), pieces=tuple(made), tokens=sum(EMBEDDER.count([p.text])[0] for p in made))
+
+
+@dataclass(frozen=True)
+class ScriptedExpander:
+    """An `Expander` that always says the same."""
+
+    expansion: Expansion
+
+    def expand(self, question: Question) -> Expansion:
+        return self.expansion
 
 
 def candidate(

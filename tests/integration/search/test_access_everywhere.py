@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -36,7 +36,7 @@ from strata.storage.postgres.connection import Database
 from strata.storage.postgres.links import PostgresLinks
 from strata.storage.postgres.search import PostgresSearch
 from tests.integration.search.test_search_access import without_first_wall
-from tests.support.asking import EMBEDDER, FakeQueryCache
+from tests.support.asking import EMBEDDER, FakeQueryCache, ScriptedExpander
 from tests.support.factories import identity
 from tests.support.job_fakes import FakeJobStore
 from tests.support.search_rows import SearchRows, TextFile
@@ -52,16 +52,6 @@ PEOPLE = (
 )
 PRINCIPALS = ("user:ann", "user:bob", "user:dan", "group:red", "group:blue")
 SESSIONS = ("one", "two", "three")
-
-
-@dataclass(frozen=True)
-class ScriptedExpander:
-    """An `Expander` that always says the same."""
-
-    expansion: Expansion
-
-    def expand(self, question: Question) -> Expansion:
-        return self.expansion
 
 
 class World:

@@ -6,11 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from strata.model.asking import Filter, Question
+from strata.contracts.searching import RetrievedView
+from strata.errors import RerankerUnavailable
+from strata.model.asking import Expansion, Filter, Question
 from strata.model.corpus import Layer
+from strata.ports.reranking import Reranker
 from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
+from strata.retrieval.cross_encoder import CrossEncoderReranker
+from strata.retrieval.features import FeatureReranker
+from strata.retrieval.retrieve import Retriever
+from tests.support.asking import EMBEDDER, ScriptedExpander
 from tests.support.factories import identity
+from tests.support.models import FakeScorer
 from tests.support.search_rows import SearchRows, TextFile
 
 ANN, BOB = identity("ann"), identity("bob", groups=["red"])
@@ -61,6 +69,58 @@ def test_preferences_are_told_beside_the_score(rows: SearchRows) -> None:
     for row in found:
         assert row.explanation is not None
         assert sum(part.part for part in row.explanation.parts) == pytest.approx(row.score)
+
+
+def length(_question: str, passage: str) -> float:
+    return float(len(passage))
+
+
+def refusal(_question: str, _passage: str) -> float:
+    raise RerankerUnavailable
+
+
+FEATURES = FeatureReranker(languages=EMBEDDER.languages)
+RERANKERS: dict[str, Reranker | None] = {
+    "none": None,
+    "features": FEATURES,
+    "cross-encoder": CrossEncoderReranker(scorer=FakeScorer(length), timeout_s=5.0),
+    "cross-encoder of three rows behind features": CrossEncoderReranker(
+        scorer=FakeScorer(length), timeout_s=5.0, before=FEATURES, rows=3
+    ),
+    "cross-encoder that fails": CrossEncoderReranker(scorer=FakeScorer(refusal), timeout_s=5.0, before=FEATURES),
+}
+FILTERS = {
+    "no preference": Filter(),
+    "preferences": Filter(prefer_path_prefixes=("docs/",), prefer_non_tests=True),
+    "a layer without vectors too": Filter(layers=(Layer.C0_SOURCE_CHUNKS, Layer.D2_FACT_INDEX)),
+}
+
+
+@pytest.mark.parametrize(
+    "expansion", [Expansion(), Expansion(query="who holds a lock", passage="It ends.")], ids=["", "expanded"]
+)
+@pytest.mark.parametrize("filter", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("reranker", RERANKERS.values(), ids=RERANKERS)
+def test_every_row_of_every_mode_adds_up(
+    rows: SearchRows, reranker: Reranker | None, filter: Filter, expansion: Expansion
+) -> None:
+    rows.session("one", ANN, dimension=EMBEDDER.dimension, embedding_model=EMBEDDER.model_id)
+    facts = [TextFile(f"docs/f{number}.md", [text], layer=Layer.D2_FACT_INDEX) for number, text in enumerate("ab")]
+    rows.commit("one", [*OPEN, *facts, TextFile("docs/lease2.md", ["another page of a lease"])])
+    retriever = Retriever(
+        search=rows.search, embedder=EMBEDDER, depth=50, reranker=reranker, expander=ScriptedExpander(expansion)
+    )
+    plain = Question(text=ASKED, session_id="one", identity=ANN, filter=filter, limit=50)
+    found = retriever.retrieve(replace(plain, explain=True))
+    assert [replace(row, explanation=None) for row in found.candidates] == list(retriever.retrieve(plain).candidates)
+    assert len(found.candidates) > 3
+    for row in RetrievedView.of("one", found).model_dump(mode="json")["rows"]:
+        explained = row["explain"]
+        assert sum(part["part"] for part in explained["parts"]) == pytest.approx(row["score"], abs=1e-9)
+        for part in explained["parts"]:
+            base = part["value"] if part["rank"] is None else 1 / (60 + part["rank"])
+            assert part["part"] == pytest.approx(part["weight"] * base)
+        assert sum(term["part"] for term in explained["terms"]) == pytest.approx(row["bm25"], rel=1e-5, abs=1e-6)
 
 
 def test_statistics_are_hidden_where_a_file_is_restricted(rows: SearchRows) -> None:
