@@ -11,7 +11,20 @@ from strata_client.cli.answers import place, show_answer
 from strata_client.cli.connecting import connect, hint
 from strata_client.cli.explaining import show_explanations
 from strata_client.cli.groups import ListGroup
-from strata_client.cli.options import AnySession, Api, AsJson, Layers, PathPrefix, Session, Token
+from strata_client.cli.options import (
+    AnySession,
+    Api,
+    AsJson,
+    Exclude,
+    ExcludeLike,
+    Layers,
+    PathPrefix,
+    Prefer,
+    PreferLike,
+    PreferNonTests,
+    Session,
+    Token,
+)
 from strata_client.cli.progress import JobBar, place_of, show_outcome, usage_text
 from strata_client.cli.screen import Screen, one_line
 from strata_client.client import StrataClient
@@ -93,6 +106,11 @@ def ask(
     session: Session,
     layers: Layers = None,
     path: PathPrefix = None,
+    exclude: Exclude = None,
+    exclude_like: ExcludeLike = None,
+    prefer: Prefer = None,
+    prefer_like: PreferLike = None,
+    prefer_non_tests: PreferNonTests = False,
     as_json: AsJson = False,
     api: Api = None,
     token: Token = None,
@@ -103,7 +121,8 @@ def ask(
     """
     screen = Screen(as_json=as_json)
     with connect(api, token) as client:
-        answer, _ = show_answer(screen, session, client.ask(session, question, **_options(layers, path)))
+        options = _filters(layers, path, exclude, exclude_like, prefer, prefer_like, prefer_non_tests=prefer_non_tests)
+        answer, _ = show_answer(screen, session, client.ask(session, question, **options))
         if as_json:
             screen.result(answer)
 
@@ -114,6 +133,11 @@ def search(
     session: Session,
     layers: Layers = None,
     path: PathPrefix = None,
+    exclude: Exclude = None,
+    exclude_like: ExcludeLike = None,
+    prefer: Prefer = None,
+    prefer_like: PreferLike = None,
+    prefer_non_tests: PreferNonTests = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="How many rows at most.")] = 10,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each row's score is made of.")] = False,
     as_json: AsJson = False,
@@ -126,8 +150,10 @@ def search(
     """
     screen = Screen(as_json=as_json)
     with connect(api, token) as client:
-        options: RetrieveOptions = {"explain": True} if explain else {}
-        options.update(_options(layers, path, limit))  # type: ignore[typeddict-item]
+        options: RetrieveOptions = {"limit": limit, "explain": True} if explain else {"limit": limit}
+        options.update(  # type: ignore[typeddict-item]
+            _filters(layers, path, exclude, exclude_like, prefer, prefer_like, prefer_non_tests=prefer_non_tests)
+        )
         found = client.retrieve(session, query, **options)
     if as_json:
         screen.result(found)
@@ -399,10 +425,30 @@ def drift(session: Session, as_json: AsJson = False, api: Api = None, token: Tok
         screen.note("There is more; these are the first.")
 
 
-def _options(layers: str | None, path: list[str] | None, limit: int | None = None) -> SearchOptions:
-    options: SearchOptions = {} if limit is None else {"limit": limit}
+def _filters(  # noqa: PLR0917 - one for each option of the same name, in its order
+    layers: str | None,
+    path: list[str] | None,
+    exclude: list[str] | None,
+    exclude_like: list[str] | None,
+    prefer: list[str] | None,
+    prefer_like: list[str] | None,
+    *,
+    prefer_non_tests: bool,
+) -> SearchOptions:
+    """What was asked for, and nothing else."""
+    options: SearchOptions = {}
     if layers:
         options["layers"] = [layer.strip() for layer in layers.split(",") if layer.strip()]
     if path:
         options["path_prefixes"] = path
+    if exclude:
+        options["exclude_path_prefixes"] = exclude
+    if exclude_like:
+        options["exclude_like_patterns"] = exclude_like
+    if prefer:
+        options["prefer_path_prefixes"] = prefer
+    if prefer_like:
+        options["prefer_like_patterns"] = prefer_like
+    if prefer_non_tests:
+        options["prefer_non_tests"] = True
     return options

@@ -43,4 +43,18 @@ def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
         yield "penalty", f"{row['test_penalty']}", "it looks like a test; this comes before the score"
     for also in row["also"]:
         yield "also", "", f"stands for {place(also['path'], *also['lines'])} ({also['layer'][:2]})"
+    if all(part["rank"] is None for part in explained["parts"]):  # a reranker's parts tell nothing of the lists
+        yield "found by", "", ", ".join(_places(row)) or "no list: it holds no word and has no vector"
     yield "allowed", "", explained["allowed_by"]
+
+
+def _places(row: Row) -> Iterator[str]:
+    """Where the row stood in each list that held it, with its score there."""
+    if row["dense_rank"] is not None:
+        yield f"meaning, rank {row['dense_rank']} (distance {row['distance'] or 0:.4f})"
+    if row["lexical_rank"] is not None:
+        yield f"words, rank {row['lexical_rank']} (bm25 {row['bm25'] or 0:.4f})"
+    if row["exact_rank"] is not None:
+        yield f"names, rank {row['exact_rank']}"
+    if row["structural_rank"] is not None:
+        yield f"links, rank {row['structural_rank']}"

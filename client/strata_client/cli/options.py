@@ -58,3 +58,29 @@ PathPrefix = Annotated[
     list[str] | None,
     typer.Option("--path", metavar="PREFIX", help="Only paths that begin so; may be repeated.", show_default=False),
 ]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="PREFIX", help="No path that begins so; may be repeated.", show_default=False),
+]
+ExcludeLike = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude-like",
+        metavar="PATTERN",
+        help="No path that is like this (% and _); may be repeated.",
+        show_default=False,
+    ),
+]
+Prefer = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefer", metavar="PREFIX", help="Paths that begin so come first; may be repeated.", show_default=False
+    ),
+]
+PreferLike = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefer-like", metavar="PATTERN", help="Paths like this come first; may be repeated.", show_default=False
+    ),
+]
+PreferNonTests = Annotated[bool, typer.Option("--prefer-non-tests", help="Tests come last.")]

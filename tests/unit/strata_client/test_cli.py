@@ -677,7 +677,14 @@ def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None
     }
     also = [{"layer": "C1_SYMBOL_CATALOG", "path": "src/retry.py", "lines": [1, 9]}]
     hidden = {**explain, "terms": None}
-    rows = [row(explain=explain, also=also), row("b.md", explain=hidden, prefer_bonus=1, test_penalty=1)]
+    reranked = {**explain, "parts": [{"name": "cosine", "rank": None, "value": 0.6, "weight": 2.0, "part": 1.2}]}
+    unranked = {"dense_rank": None, "distance": None, "lexical_rank": None, "bm25": 0.0}
+    rows = [
+        row(explain=explain, also=also),
+        row("b.md", explain=hidden, prefer_bonus=1, test_penalty=1),
+        row(explain=reranked, exact_rank=4),
+        row(explain={**explain, "parts": [], "terms": []}, score=0.0, **unranked),
+    ]
     found = {"session_id": "shop", "generation": 3, "embedding_model": "minilm", "rows": rows}
     api.on("POST", "/api/rag/sessions/shop/retrieve", json_reply(found))
     shown = run("search", "retry delay", "--session", "shop", "--explain", "--api", api.url)
@@ -691,8 +698,43 @@ def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None
         "1\tallowed\t\tuser:ann reads the session; the file has no list of its own",
         "2\tbm25\t3.5000\twords are not told apart: the session has restricted files",
         "2\tbonus\t1\tits path is preferred; this comes before the score",
+        "3\tcosine\t1.20000\tweight 2, value 0.6000",
+        "3\tfound by\t\tmeaning, rank 1 (distance 0.4000), words, rank 2 (bm25 3.5000), names, rank 4",
+        "4\tfound by\t\tno list: it holds no word and has no vector",
     ):
         assert line in shown.out.splitlines()
+
+
+@pytest.mark.parametrize("command", ["ask", "search"])
+def test_every_filter_and_preference_can_be_asked_for(run: Run, api: FakeApi, command: str) -> None:
+    api.on("POST", "/api/rag/sessions/shop/retrieve", json_reply({"rows": []}))
+    api.on("POST", "/api/rag/sessions/shop/query", json_reply({}))
+    options = [
+        *(
+            "--layers",
+            "C0,D3",
+            "--path",
+            "src/",
+            "--path",
+            "docs/",
+            "--exclude",
+            "src/old",
+            "--exclude-like",
+            "%.min.js",
+        ),
+        *("--prefer", "docs/", "--prefer-like", "%/api/%", "--prefer-non-tests"),
+    ]
+    run(command, "retry delay", "--session", "shop", *options, "--api", api.url)
+    asked = api.requests[-1].json()
+    assert {name: asked[name] for name in asked if name not in {"query", "question", "limit"}} == {
+        "layers": ["C0", "D3"],
+        "path_prefixes": ["src/", "docs/"],
+        "exclude_path_prefixes": ["src/old"],
+        "exclude_like_patterns": ["%.min.js"],
+        "prefer_path_prefixes": ["docs/"],
+        "prefer_like_patterns": ["%/api/%"],
+        "prefer_non_tests": True,
+    }
 
 
 def test_a_judged_set_is_made_of_a_session_that_the_caller_reads(
