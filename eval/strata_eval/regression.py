@@ -25,7 +25,7 @@ def check(project: Path, *, models: Path, cache: Path, say: Callable[[str], None
     }
     with TemporaryDirectory(prefix="strata-check-") as name:
         folder = Path(name) / "own-files"
-        count = write_synthetic(files, folder, most=QUESTIONS)
+        count = sum(write_synthetic(files, folder, most=QUESTIONS).values())
         say(f"{count} questions from {len(files)} files")
         (report,) = run(folder, sets=[], steps=[], embedder="onnx", layers=[], models=models, cache=cache, say=say)
     faults = [

@@ -61,8 +61,8 @@ def write_synthetic(
     seed: int = 0,
     chat: ChatModel | None = None,
     most_by_model: int = 0,
-) -> int:
-    """Write `corpus.jsonl`, `queries.jsonl` and `qrels.tsv` into `target`; returns the number of questions.
+) -> dict[str, int]:
+    """Write `corpus.jsonl`, `queries.jsonl` and `qrels.tsv` into `target`; returns the number of questions by source.
 
     At most `most` of them are the files' own words, and `most_by_model` a chat model's. The same files, seed and model
     give the same set. Raises `ConfigurationError` when nothing can be asked, and what the model raises.
@@ -86,7 +86,7 @@ def write_synthetic(
     )
     rows = [f"q{number:04}\t{item.path}\t1" for number, item in enumerate(questions)]
     (target / "qrels.tsv").write_text("\n".join(["query_id\tpath\trelevance", *rows, ""]), encoding="utf-8")
-    return len(questions)
+    return dict(Counter(item.source for item in questions))
 
 
 def written_questions(texts: Mapping[str, str], chat: ChatModel, *, most: int, seed: int) -> list[Synthetic]:

@@ -150,10 +150,12 @@ def search(
     """
     screen = Screen(as_json=as_json)
     with connect(api, token) as client:
-        options: RetrieveOptions = {"limit": limit, "explain": True} if explain else {"limit": limit}
-        options.update(  # type: ignore[typeddict-item]
-            _filters(layers, path, exclude, exclude_like, prefer, prefer_like, prefer_non_tests=prefer_non_tests)
-        )
+        options: RetrieveOptions = {
+            **_filters(layers, path, exclude, exclude_like, prefer, prefer_like, prefer_non_tests=prefer_non_tests),
+            "limit": limit,
+        }
+        if explain:
+            options["explain"] = True
         found = client.retrieve(session, query, **options)
     if as_json:
         screen.result(found)

@@ -153,11 +153,17 @@ def synth(
         with connect(api, token) as client:
             files = {file["path"]: file["text"] for file in client.files(session)}
     chat = optional_chat(data_directory(state) / "eval")
-    questions = write_synthetic(files, out, most=most, chat=chat, most_by_model=by_model)
+    sources = write_synthetic(files, out, most=most, chat=chat, most_by_model=by_model)
+    questions = sum(sources.values())
+    if chat is not None and by_model and "model" not in sources:
+        screen.warn(
+            "The chat model wrote no question that does not stand in a file: all come from the files' own words."
+        )
     if as_json:
-        screen.result({"set": str(out), "files": len(files), "questions": questions})
+        screen.result({"set": str(out), "files": len(files), "questions": questions, "sources": sources})
     else:
-        screen.line(f"{questions} questions on {len(files)} files are in {out}.")
+        told = ", ".join(f"{count} by {source}" for source, count in sorted(sources.items()))
+        screen.line(f"{questions} questions on {len(files)} files are in {out} ({told}).")
         screen.line(f"Read them, and then: strata eval run --data {out}")
 
 

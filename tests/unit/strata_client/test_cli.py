@@ -743,7 +743,9 @@ def test_a_judged_set_is_made_of_a_session_that_the_caller_reads(
     monkeypatch.delenv("STRATA_CHAT", raising=False)
     out = tmp_path / "set"
     made = run("eval", "synth", "--session", "shop", "--out", str(out), "--api", api.url, "--token", "t", "--json")
-    assert json.loads(made.out) == {"set": str(out), "files": 3, "questions": 2}
+    assert json.loads(made.out) == {
+        "set": str(out), "files": 3, "questions": 2, "sources": {"heading": 1, "docstring": 1}
+    }  # fmt: skip
     asked = [json.loads(line)["text"] for line in (out / "queries.jsonl").read_text().splitlines()]
     assert asked == ["How a lease is renewed", "Give the lock back to whoever waits for it"]
     assert [request.headers["authorization"] for request in api.asked("GET", "/api/rag/sessions/shop/files")] == [

@@ -20,6 +20,8 @@ FILES = {
     'def empty():\n    """This one has a docstring and nothing else."""\n',
     "broken.py": "def (:\n",
 }
+OWN = {"frontmatter": 1, "heading": 1, "docstring": 1}
+"""Questions from the files' own words, by source."""
 
 
 def questions(folder: Path) -> dict[str, str]:
@@ -27,7 +29,7 @@ def questions(folder: Path) -> dict[str, str]:
 
 
 def test_headings_docstrings_and_titles_ask(tmp_path: Path) -> None:
-    assert write_synthetic(FILES, tmp_path) == 3
+    assert write_synthetic(FILES, tmp_path) == OWN
     assert questions(tmp_path) == {
         "How uploads are read": "frontmatter",
         "What the lock is for": "heading",
@@ -79,7 +81,7 @@ def written(prompt: Prompt) -> str:
 def test_a_chat_model_asks_about_passages_on_top(tmp_path: Path) -> None:
     chat = FakeChat(written)
     files = {**FILES, "long.md": f"<passage>{LONG}</passage>"}
-    assert write_synthetic(files, tmp_path, chat=chat, most_by_model=2) == 5
+    assert write_synthetic(files, tmp_path, chat=chat, most_by_model=2) == {**OWN, "model": 2}
     by_model = [text for text, source in questions(tmp_path).items() if source == "model"]
     assert len(by_model) == 2
     assert all(text.startswith("How is part ") and text.endswith("worker?") for text in by_model)
@@ -95,14 +97,14 @@ def test_a_chat_model_asks_about_passages_on_top(tmp_path: Path) -> None:
     "said", ["Why?", "word " * 60, "Line 3 of the chapter says how"], ids=["too short", "too long", "it stands there"]
 )
 def test_what_is_no_question_is_left_out(tmp_path: Path, said: str) -> None:
-    assert write_synthetic({**FILES, "long.md": LONG}, tmp_path, chat=FakeChat(said), most_by_model=9) == 3
+    assert write_synthetic({**FILES, "long.md": LONG}, tmp_path, chat=FakeChat(said), most_by_model=9) == OWN
 
 
 def test_a_passage_that_the_model_refuses_asks_nothing(tmp_path: Path) -> None:
     def refuses(prompt: Prompt) -> str:
         raise GeneratorRejected
 
-    assert write_synthetic({**FILES, "long.md": LONG}, tmp_path, chat=FakeChat(refuses), most_by_model=9) == 3
+    assert write_synthetic({**FILES, "long.md": LONG}, tmp_path, chat=FakeChat(refuses), most_by_model=9) == OWN
 
 
 def test_few_words_are_no_passage(tmp_path: Path) -> None:
