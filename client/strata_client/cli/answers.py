@@ -62,7 +62,7 @@ def _show_sources(screen: Screen, answer: AnswerView) -> None:
     screen.line()
     screen.line("Sources", style="bold")
     shown: set[str] = set()
-    for citation in sorted(cited, key=lambda each: each["n"]):
+    for citation in sorted(cited, key=lambda each: (each["n"], each["lines"], each["supported"])):
         line = f"[{citation['n']}] {place(citation['path'], *citation['lines'])}"
         if line in shown:
             continue

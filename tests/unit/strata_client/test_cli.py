@@ -270,6 +270,17 @@ def test_ask_shows_the_answer_and_its_sources_under_it(run: Run, api: FakeApi) -
     assert api.requests[0].json() == {"question": "why?", "layers": ["C0", "C1"], "path_prefixes": ["src/"]}
 
 
+def test_sources_stand_in_the_order_of_their_lines_and_one_that_fails_a_claim_says_so(run: Run, api: FakeApi) -> None:
+    late, early = {**CITATIONS[0], "lines": [9, 9]}, CITATIONS[0]
+    done = {"answer": "It does [1].", "grounded": False, "abstained": False, "usage": {}, "timings_ms": {}}
+    cited = b"".join(sse("citation", each) for each in (late, early, {**late, "supported": False}))
+    api.on("POST", "/api/rag/sessions/shop/query", sse_reply(cited + sse("done", done)))
+
+    outcome = run("ask", "why?", "--session", "shop", "--api", api.url)
+
+    assert "  [1] src/retry.py:4\n  [1] src/retry.py:9  (not supported by these lines)\n" in outcome.out
+
+
 def test_an_answer_that_is_not_supported_says_so(run: Run, api: FakeApi) -> None:
     done = {"answer": "It does [1].", "grounded": False, "abstained": False, "usage": {}, "timings_ms": {}}
     citation = {**CITATIONS[0], "supported": False}

@@ -16,6 +16,8 @@ _ABBREVIATIONS = frozenset(
         т.е т.д т.п т.к т.н т.ч др пр см рис стр гл им напр ред ср г гг в вв руб млн млрд тыс""",
     )
 )
+_LABEL = re.compile(r"(\*\*|__)(?:[^\s*_]+[ \t]+){0,2}[^\s*_]+\1")
+"""A heading that runs in, as in "**Order.** Jobs run …": at most three words, and no sentence of its own."""
 _INLINE_CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
 
 
@@ -23,7 +25,7 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
     """Half-open ranges of the sentences in `text[start:end]`, outer blanks left out.
 
     A sentence ends at a mark that a blank follows, unless the next word is in lower case or the mark belongs to an
-    abbreviation, an initial or inline code.
+    abbreviation, an initial, inline code or a label in bold.
 
     >>> [text[a:b] for text in ["See e.g. Smith. Run `a. B` now! Да?"] for a, b in sentence_spans(text)]
     ['See e.g. Smith.', 'Run `a. B` now!', 'Да?']
@@ -40,6 +42,8 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> Iterato
 
 
 def _goes_on(text: str, begin: int, mark: re.Match[str], end: int) -> bool:
+    if _LABEL.fullmatch(text[begin : mark.end()].strip()):
+        return True
     after = text[mark.end() : end].lstrip(" \t\n>#*/-")
     if after[:1].islower():
         return True
