@@ -12,6 +12,7 @@ import numpy as np
 from strata.indexing import PIPELINE_VERSION
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import embed, parse_file
+from strata.indexing.text_length import text_counter
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, Vector, blob_sha_of
 from strata.ports.blobs import BlobCache
 from strata.ports.embedding import Embedder
@@ -123,7 +124,7 @@ def _noisy(vector: Vector, chance: np.random.Generator) -> Vector:
 
 def embedded_chunks(corpus: Corpus, embedder: Embedder, *, at_most: int) -> list[EmbeddedChunk]:
     """The chunks of the corpus' files, drawn from all of it, until there are `at_most`."""
-    chunker = Chunker(counter=embedder)
+    chunker = Chunker(counter=text_counter(embedder))
     chunks: list[EmbeddedChunk] = []
     for path in sorted(corpus.files, key=lambda path: hashlib.sha256(path.encode()).digest()):
         if len(chunks) >= at_most:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from strata.indexing import pipeline_version
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import Prepared, Preparer, embed
+from strata.indexing.text_length import text_counter
 from strata.model.access import Identity
 from strata.model.corpus import BlobKey, Chunk, FileEntry, PreparedBlob, SourceFile, blob_sha_of
 from strata.model.jobs import Counters
@@ -90,7 +91,7 @@ def index_set(
     else:
         limits = IndexingSettings()
         chunker = Chunker(
-            counter=embedder,
+            counter=text_counter(embedder),
             chunk_tokens=limits.chunk_tokens,
             overlap_tokens=limits.overlap_tokens,
             reserved_tokens=0 if preambler is None else preambler.reserved_tokens,

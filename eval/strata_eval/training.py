@@ -11,6 +11,7 @@ import numpy as np
 
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import parse_file
+from strata.indexing.text_length import text_counter
 from strata.model.asking import Filter, Question, Retrieved
 from strata.model.corpus import Chunk, FileEntry, SourceFile, blob_sha_of
 from strata.ports.search import SearchRequest
@@ -88,7 +89,7 @@ def _course(
 
 def own_chunks(judged: JudgedSet, embedder: CachedEmbedder) -> list[Chunk]:
     """The set's files as the product cuts them, without the layers that a search leaves out."""
-    chunker = Chunker(counter=embedder)
+    chunker = Chunker(counter=text_counter(embedder))
     return [
         chunk
         for document in judged.documents

@@ -111,6 +111,20 @@ def test_lines_around_a_huge_one_are_chunks_of_their_own() -> None:
     assert all((chunk.span.start, chunk.span.end) == (2, 2) for chunk in chunks[1:-1])
 
 
+def test_a_heading_stands_with_the_beginning_of_a_long_line() -> None:
+    sentence = "This is a sentence with a number of words in it. "
+    first, *others = chunks_of("a.md", "# Title\n\n" + sentence * 300 + "\n\n## Empty\n", D3)
+    assert first.content.startswith("# Title\n\nThis is a sentence")
+    assert (first.span.start, first.span.end) == (1, 3)
+    assert [chunk.content for chunk in others if "Title" in chunk.content] == []
+    assert others[-1].content == "## Empty"
+
+
+def test_a_heading_over_a_huge_blank_line_is_kept() -> None:
+    (chunk,) = chunks_of("a.md", "# Title\n\n" + "\t" * 50_000, D3)
+    assert chunk.content == "# Title"
+
+
 @pytest.mark.parametrize("blank", [" " * 50_000, "\t" * 50_000, "x" + " " * 900_000, " " * 900_000 + "x"])
 def test_blanks_make_no_chunk_and_take_no_time(blank: str) -> None:
     started = time.monotonic()

@@ -6,7 +6,8 @@ the limit, and a definition, a fence or a table that fits by itself is not cut. 
 no chunk is blank, and between the lines of its span the source is its content.
 
 One exception: a line that is over the limit by itself is cut inside, after a sentence, else at a blank, else between
-two characters. Its pieces are chunks of their own that share the line's span; each is a part of that line.
+two characters. Its pieces are chunks of their own that share the line's span; each is a part of that line. Where such a
+line comes right after a section's heading, the first piece begins with the heading, which says nothing alone.
 
 Tokens are counted once a distinct line, in one call for many files. A line also weighs at least a token per
 `CHARACTERS_PER_TOKEN` characters: tokenizers make a single token of a very long word.
@@ -30,6 +31,8 @@ from strata.ports.embedding import TokenCounter
 CHARACTERS_PER_TOKEN = 16
 _HEADER_SHARE = 3
 """A context header takes at most a third of the limit; a longer one is shortened."""
+_LEAD_SHARE = 4
+"""A heading, with what little stands under it, takes at most a quarter of a chunk that a long line goes on with."""
 _SYMBOL_SHARE = 8
 _MOST_SYMBOLS = 40
 _SAMPLE = 16
@@ -120,7 +123,7 @@ class Chunker:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Lines `start` up to `end` (exclusive, counted from 0 in the passage), or `text`, a part of line `start`."""
+    """Lines `start` up to `end` (exclusive, counted from 0 in the passage), or `text`, what it holds of them."""
 
     start: int
     end: int
@@ -243,9 +246,9 @@ class _Cutter:
         """The pieces in order; together they hold every line that is not blank."""
         start, done, end = 0, 0, len(self._lines)
         while start < end:
-            if self._weights[start] > self._room(start):
-                yield from (_Piece(start, start + 1, text) for text in self._parts(start))
-                start = done = start + 1
+            if (line := self._long_line(start)) is not None:
+                yield from self._parts(start, line)
+                start = done = line + 1
                 continue
             done = self._cut_after(start, done)
             if stripped := self._stripped(start, done):
@@ -357,9 +360,29 @@ class _Cutter:
 
     # --- inside a line -------------------------------------------------------------------------------------------
 
-    def _parts(self, index: int) -> Iterator[str]:
-        """A line over the limit in parts that fit, none of them blank."""
-        room = self._room(index)
+    def _long_line(self, start: int) -> int | None:
+        """The line over the limit that stands here, or behind the heading that the section begins with here."""
+        if self._weights[start] > self._room(start):
+            return start
+        if start or not self._passage.document.section:
+            return None
+        for line in range(1, len(self._lines)):
+            if self._sums[line] * _LEAD_SHARE > self._budget:
+                return None
+            if self._weights[line] > self._budget and line not in self._tables and self._lines[line].strip():
+                return line
+        return None
+
+    def _parts(self, first: int, index: int) -> Iterator[_Piece]:
+        """A line over the limit in parts that fit, none of them blank; the lines from `first` on stand before them."""
+        text = "".join(f"{line}\n" for line in self._lines[first:index])
+        for part in self._parts_of_line(index, lead=self._sums[index] - self._sums[first]):
+            yield _Piece(first, index + 1, f"{text}{part}")
+            first, text = index, ""
+
+    def _parts_of_line(self, index: int, *, lead: int) -> Iterator[str]:
+        """The first part leaves room for `lead` tokens."""
+        room = self._room(index) - lead
         words = _WORDS.findall(self._lines[index])
         self._weigher.prepare(words)
         units = [unit for word in words for unit in self._characters(word, room)]
@@ -377,6 +400,7 @@ class _Cutter:
                         break
             if part := "".join(units[start:cut]).strip():
                 yield part
+                room = self._room(index)
             start = cut
 
     def _characters(self, word: str, room: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from strata.indexing.new_index import Build, Built
 from strata.indexing.plan import Plan, plan
 from strata.indexing.prepare import Prepared, Preparer
 from strata.indexing.side_by_side import usable_cores
+from strata.indexing.text_length import text_counter
 from strata.indexing.uploads.entries import UploadEntry
 from strata.indexing.uploads.metering import Caps
 from strata.indexing.uploads.reading import read_entries
@@ -243,7 +244,7 @@ def keep_rights(sessions: SessionStore, session: Session, wanted: Wanted, indexe
 
 def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits, preambler: Preambler | None = None) -> Preparer:
     chunker = Chunker(
-        counter=embedder,
+        counter=text_counter(embedder),
         chunk_tokens=settings.chunk_tokens,
         overlap_tokens=settings.overlap_tokens,
         reserved_tokens=0 if preambler is None else preambler.reserved_tokens,

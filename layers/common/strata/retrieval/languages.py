@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
+from functools import cache
 
 _LETTER = re.compile(r"[^\W\d_]")
 # Linear in the text's length: a question is anybody's.
@@ -87,6 +88,25 @@ def known_share(shares: dict[str, float], languages: frozenset[str]) -> float:
     if not languages or not shares:
         return 1.0
     return math.fsum(share for language, share in shares.items() if language in languages)
+
+
+_ALPHABETS = {
+    "\u0370-\u03ff\u1f00-\u1fff": {"el"}, "\u0400-\u052f": {"ru", "uk", "be", "bg", "sr", "mk", "kk"},
+    "\u0530-\u058f": {"hy"}, "\u0590-\u05ff": {"he"}, "\u0600-\u06ff": {"ar", "fa", "ur"},
+    "\u0900-\u097f": {"hi", "mr", "ne"}, "\u10a0-\u10ff": {"ka"},
+}  # fmt: skip
+"""Of scripts that write words with letters and spaces between them, and the languages that use them."""
+
+
+@cache
+def foreign_words(languages: frozenset[str]) -> re.Pattern[str] | None:
+    """Words in alphabets that none of these languages uses; None where no language is named.
+
+    >>> foreign_words(frozenset({"en"})).findall("run, беги, run")
+    ['беги']
+    """
+    foreign = "".join(letters for letters, users in _ALPHABETS.items() if not users & languages)
+    return re.compile(f"[{foreign}]+") if languages and foreign else None
 
 
 def _script(letter: str) -> str:
