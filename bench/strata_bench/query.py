@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from strata.indexing.wrapping import WrappedEmbedder
 from strata.model.asking import Retrieved
-from strata.model.corpus import Vector, Vectors
+from strata.model.corpus import Vector
 from strata.ports.embedding import Embedder
 from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
@@ -29,33 +30,10 @@ PLAIN_SQL = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownVectors:
+class KnownVectors(WrappedEmbedder):
     """An embedder that has embedded the questions before: what is measured is everything else."""
 
-    embedder: Embedder
     vectors: Mapping[str, Vector]
-
-    @property
-    def model_id(self) -> str:
-        return self.embedder.model_id
-
-    @property
-    def dimension(self) -> int:
-        return self.embedder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self.embedder.max_tokens
-
-    @property
-    def languages(self) -> frozenset[str]:
-        return self.embedder.languages
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return self.embedder.count(texts)
-
-    def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        return self.embedder.embed_documents(texts)
 
     def embed_query(self, text: str) -> Vector:
         return self.vectors[text]

@@ -8,44 +8,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from strata.indexing.wrapping import WrappedEmbedder
 from strata.model.corpus import Vector, Vectors
-from strata.ports.embedding import Embedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredVectors:
+class StoredVectors(WrappedEmbedder):
     """An embedder that counts tokens as `embedder` does, and looks vectors up.
 
     The vectors are made from a hash of the text, not by the model: no step of indexing looks at a vector's numbers, and
     a vector index is not built at these sizes. One lookup costs about what one in a file of vectors would.
     """
 
-    embedder: Embedder
     rows: int = 4_096
     _vectors: Vectors = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         made = np.random.default_rng(1).standard_normal((self.rows, self.embedder.dimension)).astype(np.float32)
         object.__setattr__(self, "_vectors", made / np.linalg.norm(made, axis=1, keepdims=True))
-
-    @property
-    def model_id(self) -> str:
-        return self.embedder.model_id
-
-    @property
-    def dimension(self) -> int:
-        return self.embedder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self.embedder.max_tokens
-
-    @property
-    def languages(self) -> frozenset[str]:
-        return self.embedder.languages
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return self.embedder.count(texts)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         places = [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") for text in texts]

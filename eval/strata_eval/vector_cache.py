@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from strata.indexing.wrapping import WrappedEmbedder
 from strata.model.corpus import Vector, Vectors
-from strata.ports.embedding import Embedder
 
 _BATCH = 256
 """Texts of one write: what an interrupted run has embedded so far is kept."""
@@ -67,35 +67,15 @@ def _silent(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CachedEmbedder:
+class CachedEmbedder(WrappedEmbedder):
     """An embedder that asks the cache first. `fingerprint` names the weights: another file's vectors never match.
 
     `advanced(done, total)` is called while texts are embedded that the cache does not have.
     """
 
-    embedder: Embedder
     cache: VectorCache
     fingerprint: str
     advanced: Callable[[int, int], None] = field(default=_silent)
-
-    @property
-    def model_id(self) -> str:
-        return self.embedder.model_id
-
-    @property
-    def dimension(self) -> int:
-        return self.embedder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self.embedder.max_tokens
-
-    @property
-    def languages(self) -> frozenset[str]:
-        return self.embedder.languages
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return self.embedder.count(texts)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         if not texts:

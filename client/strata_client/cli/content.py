@@ -150,12 +150,11 @@ def search(
     """
     screen = Screen(as_json=as_json)
     with connect(api, token) as client:
-        options: RetrieveOptions = {
-            **_filters(layers, path, exclude, exclude_like, prefer, prefer_like, prefer_non_tests=prefer_non_tests),
-            "limit": limit,
-        }
+        options: RetrieveOptions = {"limit": limit}
         if explain:
             options["explain"] = True
+        filters = _filters(layers, path, exclude, exclude_like, prefer, prefer_like, prefer_non_tests=prefer_non_tests)
+        options.update(filters)  # type: ignore[typeddict-item]
         found = client.retrieve(session, query, **options)
     if as_json:
         screen.result(found)

@@ -5,38 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from strata.indexing.wrapping import WrappedEmbedder
 from strata.jobs.retrying import RetryPolicy, retried
 from strata.model.corpus import Vector, Vectors
-from strata.ports.embedding import Embedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersistentEmbedder:
+class PersistentEmbedder(WrappedEmbedder):
     """Repeats a single call: beginning the job again for it would repeat everything since the last batch, and of many
     calls one fails nearly always.
     """
 
-    embedder: Embedder
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=6, first_pause_s=0.2, longest_pause_s=4.0))
-
-    @property
-    def model_id(self) -> str:
-        return self.embedder.model_id
-
-    @property
-    def dimension(self) -> int:
-        return self.embedder.dimension
-
-    @property
-    def max_tokens(self) -> int:
-        return self.embedder.max_tokens
-
-    @property
-    def languages(self) -> frozenset[str]:
-        return self.embedder.languages
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return self.embedder.count(texts)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         return retried(lambda: self.embedder.embed_documents(texts), self.policy)
