@@ -19,7 +19,7 @@ from strata.errors import (
 )
 from strata.model.access import Identity, Principal, Session
 from strata.model.chat import ModelUsage
-from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Note, PreparedBlob, Vector
+from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, Layer, Note, PreparedBlob, Vector
 from strata.model.jobs import Counters
 from strata.ports.clock import Advanced, unwatched
 from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
@@ -89,6 +89,7 @@ class _Index:
     fence: int = 0
     files: dict[str, FileEntry] = field(default_factory=dict)
     chunks: dict[str, tuple[EmbeddedChunk, ...]] = field(default_factory=dict)
+    counted: set[Layer] = field(default_factory=set)
 
 
 class FakeSessionStore:
@@ -263,8 +264,13 @@ class FakeSessionStore:
             new = [entry for entry in entries if entry.path not in index.files]
             prepared = self._prepared(index.session, new, keys)
             index.files |= {entry.path: entry for entry in new}
+            index.counted.clear()
             index.chunks |= {path: blob.chunks for path, blob in prepared.items()}
             return sum(len(blob.chunks) for blob in prepared.values())
+
+    def count(self, index_id: int, *, job_id: str, fence: int, layer: Layer) -> None:
+        with self._lock:
+            self._held(index_id, job_id, fence).counted.add(layer)
 
     def in_new_process(self) -> FakeSessionStore:
         return self
@@ -277,6 +283,8 @@ class FakeSessionStore:
             index = self._held(request.index_id, request.job_id, request.fence)
             if len(index.files) != request.files:
                 raise TemporaryError("The new index holds other files.")
+            if any(each.chunk.layer not in index.counted for chunks in index.chunks.values() for each in chunks):
+                raise TemporaryError("The new index is not counted.")
             held_files = bool(self.files[request.session_id])
             self._swap(session, request.index_id)
             if not held_files:

@@ -39,6 +39,8 @@ NEW_INDEX_POINTS = (
     "before_fill",
     "in_fill_before_its_end",
     "after_fill",
+    "in_count_before_its_end",
+    "after_count",
     "before_commit_mark",
     "after_commit_mark",
     "before_flip",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from strata.errors import EmbeddingModelMismatch, NoEarlierIndex, SessionNotFound, StaleFence, TemporaryError
-from strata.model.corpus import PreparedBlob
+from strata.model.corpus import Layer, PreparedBlob
 from strata.model.jobs import Counters
 from strata.ports.blobs import BlobCache
 from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, RollBackRequest, SessionStore
@@ -44,6 +44,11 @@ def fill(store: SessionStore, index_id: int, *blobs: PreparedBlob, fence: int = 
     return store.fill(index_id, job_id=job_id, fence=fence, entries=entries, keys={b.key.path: b.key for b in blobs})
 
 
+def count(store: SessionStore, index_id: int, *, fence: int = 2, job_id: str = "job-2") -> None:
+    for layer in Layer:
+        store.count(index_id, job_id=job_id, fence=fence, layer=layer)
+
+
 def flip(store: SessionStore, index_id: int, *, files: int, seq: int = 2, fence: int = 2) -> CommitResult:
     return store.flip(
         FlipRequest(
@@ -61,6 +66,7 @@ def flip(store: SessionStore, index_id: int, *, files: int, seq: int = 2, fence:
 def rebuilt(store: SessionStore, *blobs: PreparedBlob, seq: int = 2, fence: int = 2) -> CommitResult:
     index_id = store.begin_index(new_index(*blobs, seq=seq, fence=fence))
     fill(store, index_id, *blobs, fence=fence, job_id=f"job-{seq}")
+    count(store, index_id, fence=fence, job_id=f"job-{seq}")
     return flip(store, index_id, files=len(blobs), seq=seq, fence=fence)
 
 
@@ -85,6 +91,7 @@ class NewIndexContract:
         for blob in blobs:
             assert fill(store, index_id, blob) == len(blob.chunks)
             assert set(store.indexed_files(SESSION_ID)) == {"docs/old.md"}
+        count(store, index_id)
         before = store.get(SESSION_ID)
         result = flip(store, index_id, files=2)
         assert set(store.indexed_files(SESSION_ID)) == {"docs/a.md", "docs/b.md"}
@@ -110,6 +117,7 @@ class NewIndexContract:
         blob = prepare(cache, "docs/a.md")
         index_id = store.begin_index(new_index(blob))
         fill(store, index_id, blob)
+        count(store, index_id)
         assert store.applied(SESSION_ID, job_id="job-2", seq=2) is None
         first = flip(store, index_id, files=1)
         assert store.applied(SESSION_ID, job_id="job-2", seq=2) == replace(first, replayed=True)
@@ -123,6 +131,8 @@ class NewIndexContract:
         index_id = store.begin_index(new_index(blob))
         fill(store, index_id, blob)
         assert fill(store, index_id, blob) == 0
+        count(store, index_id)
+        count(store, index_id)
         assert flip(store, index_id, files=1).chunks == len(blob.chunks)
 
     def test_the_next_holder_goes_on_and_the_one_before_may_not(
@@ -135,6 +145,9 @@ class NewIndexContract:
         with pytest.raises(StaleFence):
             fill(store, index_id, blobs[1], fence=2)
         fill(store, index_id, blobs[1], fence=3)
+        with pytest.raises(StaleFence):
+            count(store, index_id, fence=2)
+        count(store, index_id, fence=3)
         with pytest.raises(StaleFence):
             flip(store, index_id, files=2, fence=2)
         assert flip(store, index_id, files=2, fence=3).chunks == sum(len(blob.chunks) for blob in blobs)
@@ -166,6 +179,22 @@ class NewIndexContract:
         with pytest.raises(StaleFence):
             flip(store, index_id, files=1)
         assert set(store.indexed_files(SESSION_ID)) == {"docs/old.md", "docs/new.md"}
+
+    @pytest.mark.parametrize("counted", [pytest.param(0, id="at all"), pytest.param(1, id="since its last file came")])
+    def test_an_index_that_is_not_counted_does_not_go_live(
+        self, store: SessionStore, cache: BlobCache, old: PreparedBlob, counted: int
+    ) -> None:
+        blobs = [prepare(cache, f"docs/{name}.md", f"# {name}\n") for name in "ab"]
+        index_id = store.begin_index(new_index(*blobs))
+        fill(store, index_id, blobs[0])
+        for _ in range(counted):
+            count(store, index_id)
+        fill(store, index_id, blobs[1])
+        with pytest.raises(TemporaryError):
+            flip(store, index_id, files=2)
+        assert set(store.indexed_files(SESSION_ID)) == {"docs/old.md"}
+        count(store, index_id)
+        assert flip(store, index_id, files=2).chunks == sum(len(blob.chunks) for blob in blobs)
 
     def test_an_index_that_lacks_a_file_does_not_go_live(
         self, store: SessionStore, cache: BlobCache, old: PreparedBlob
@@ -199,6 +228,7 @@ class NewIndexContract:
         assert (before.embedding_model, before.dimension) == (EMBEDDING_MODEL, DIMENSION)
         with pytest.raises(EmbeddingModelMismatch):
             fill(store, index_id, prepare(cache, "docs/b.md"))
+        count(store, index_id)
         flip(store, index_id, files=1)
         after = store.get(SESSION_ID)
         assert after is not None
@@ -227,6 +257,7 @@ class NewIndexContract:
         index_id = store.begin_index(new_index(kept, new, seq=4, fence=4))
         entries = [file_entry(blob.key.path, blob.source, acl=["user:bob"]) for blob in (kept, new)]
         store.fill(index_id, job_id="job-4", fence=4, entries=entries, keys={b.key.path: b.key for b in (kept, new)})
+        count(store, index_id, fence=4, job_id="job-4")
         flipping = FlipRequest(
             session_id=SESSION_ID, job_id="job-4", seq=4, fence=4, index_id=index_id, files=2, counters=Counters(),
             left_rights={"docs/gone.md": ("user:ann",)},

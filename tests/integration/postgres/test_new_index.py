@@ -18,7 +18,7 @@ from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
 from tests.support.factories import EMBEDDING_MODEL, embedded_chunk, identity, prepared_blob, unit_vector
 from tests.support.index_statistics import assert_rows_agree
-from tests.support.new_index_contract import fill, flip, new_index, rebuilt, roll_back
+from tests.support.new_index_contract import count, fill, flip, new_index, rebuilt, roll_back
 from tests.support.postgres import TestDatabase
 from tests.support.session_store_contract import SESSION_ID, commit_request, create_session, prepare
 
@@ -55,6 +55,7 @@ def test_average_lengths_are_those_of_the_whole_new_index(
     index_id = store.begin_index(new_index(*blobs, seq=1, fence=1))
     for blob in blobs:
         fill(store, index_id, blob, fence=1, job_id="job-1")
+    count(store, index_id, fence=1, job_id="job-1")
     flip(store, index_id, files=3, seq=1, fence=1)
     assert assert_rows_agree(postgres.owner_url) == 3
     with psycopg.connect(postgres.owner_url) as connection:
@@ -142,6 +143,7 @@ def test_batches_written_at_the_same_time_count_every_chunk(
     for writer in writers:
         writer.join()
     assert faults == []
+    count(store, index_id, fence=1, job_id="job-1")
     assert flip(store, index_id, files=40, seq=1, fence=1).chunks == 60
     assert assert_rows_agree(postgres.owner_url) == 60
 

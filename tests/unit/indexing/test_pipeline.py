@@ -793,7 +793,9 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     report = project.indexer().index_snapshot(made, later, "tar.gz", project.told.append)
     assert (report.generation, project.paths) == (2, sorted(FILES))
     filling = [progress for progress in project.told if progress.phase == "filling"]
-    assert [(progress.done_files, progress.written_files) for progress in filling] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    told = [(progress.done_files, progress.written_files) for progress in filling]
+    assert told[:4] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    assert set(told[4:]) == {(3, 1)}  # while it is counted
     again = project.indexer().index_snapshot(made, later, "tar.gz", project.told.append)
     assert (again.generation, again.chunks) == (report.generation, report.chunks)
     assert project.sessions.sessions["docs"].generation == 2

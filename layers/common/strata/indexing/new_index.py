@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from strata.indexing.commit import Outcome, report
 from strata.indexing.side_by_side import SideBySide
-from strata.model.corpus import FileEntry
+from strata.model.corpus import FileEntry, Layer
 from strata.model.jobs import Job, JobReport, Lease
 from strata.ports.clock import unwatched
 from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, SessionStore
@@ -16,6 +16,7 @@ FILL_FILES = 200
 """Files of one transaction: a second or two, so that a worker that stops loses little and the lease is renewed."""
 LEAST_FILL_FILES = 50
 """Where batches are written side by side, fewer files make one, so that each process has its share."""
+_Part = Sequence[FileEntry] | Layer
 Filled = Callable[[int, int], None]
 """Told how many files are in the index, and how many of them were not before; what it raises ends the filling, and the
 next call goes on from there."""
@@ -82,24 +83,33 @@ class Build:
         return index_id
 
     def _fill(self, index_id: int, batches: Sequence[Sequence[FileEntry]]) -> None:
-        """`filled` is called between batches only: who has little time left still gets one of them done."""
-        if self.workers < 2 or len(batches) < 2:
-            self._tell(self._write(self.sessions, index_id, batch) for batch in batches)
-            return
-        with SideBySide(lambda: self._writer(index_id), workers=self.workers) as side_by_side:
-            self._tell(side_by_side.results(batches, unwatched))
+        """Write every batch, then count every layer.
 
-    def _tell(self, batches: Iterable[_Written]) -> None:
+        `filled` is called between them only: who has little time left still gets one of them done.
+        """
+        if self.workers < 2 or len(batches) < 2:
+            self._tell(self._done(self.sessions, index_id, part) for part in (*batches, *Layer))
+            return
+        with SideBySide(lambda: self._worker(index_id), workers=self.workers) as side_by_side:
+            self._tell(done for parts in (batches, list(Layer)) for done in side_by_side.results(parts, unwatched))
+
+    def _tell(self, parts: Iterable[_Written]) -> None:
         done, written = 0, 0
-        for batch in batches:
-            done += batch.files
-            written += batch.files if batch.chunks else 0
+        for part in parts:
+            done += part.files
+            written += part.files if part.chunks else 0
             self.filled(done, written)
 
-    def _writer(self, index_id: int) -> Callable[[Sequence[FileEntry]], _Written]:
+    def _worker(self, index_id: int) -> Callable[[_Part], _Written]:
         """In a process of its own: with a connection of its own."""
         sessions = self.sessions.in_new_process()
-        return lambda batch: self._write(sessions, index_id, batch)
+        return lambda part: self._done(sessions, index_id, part)
+
+    def _done(self, sessions: SessionStore, index_id: int, part: _Part) -> _Written:
+        if isinstance(part, Layer):
+            sessions.count(index_id, job_id=self.job.job_id, fence=self.lease.fence, layer=part)
+            return _Written(files=0, chunks=0)
+        return self._write(sessions, index_id, part)
 
     def _write(self, sessions: SessionStore, index_id: int, batch: Sequence[FileEntry]) -> _Written:
         chunks = sessions.fill(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import BlobKey, FileEntry
+from strata.model.corpus import BlobKey, FileEntry, Layer
 from strata.model.jobs import Counters
 from strata.ports.clock import Advanced, unwatched
 
@@ -157,12 +157,21 @@ class SessionStore(Protocol):
         """
         ...
 
+    def count(self, index_id: int, *, job_id: str, fence: int, layer: Layer) -> None:
+        """Count what the filled index holds of one layer, in place of what was counted before.
+
+        Layers may be counted at the same time, from several processes. Raises `StaleFence` as `fill` does.
+        """
+        ...
+
     def in_new_process(self) -> SessionStore:
         """The same store for a process that was just forked: a connection can't be shared."""
         ...
 
     def flip(self, request: FlipRequest) -> CommitResult:
         """Make the filled index the live one, under fence and seq as `commit`; the one before is kept if it has files.
+
+        Raises `TemporaryError` for one that is not filled, or not counted since it was.
 
         The session's model, dimension and pipeline are those of the new index from then on.
         """

@@ -64,7 +64,7 @@ class _Commit:
         reach("in_commit_before_writes")
         self._remove(parameters)
         reach("in_commit_after_removes")
-        written = write(self._connection, parameters, request.upserts, blob_ids) if blob_ids else 0
+        written = self._write(parameters, blob_ids) if blob_ids else 0
         reach("in_commit_after_writes")
         change_rights(self._connection, parameters, request.rights)
         keep_left_rights(self._connection, request)
@@ -83,6 +83,13 @@ class _Commit:
             removed = {**parameters, "paths": paths, "written": written}
             for name in ("remove_terms", "remove_vectors", "remove_chunks", "remove_links", "remove_files"):
                 self._connection.execute(self._sql[name], removed)
+
+    def _write(self, parameters: dict[str, Any], blob_ids: Mapping[str, int]) -> int:
+        new = {"index_id": parameters["index_id"], "blob_ids": list(blob_ids.values())}
+        self._connection.execute(self._sql["count_layers"], new)
+        written = write(self._connection, parameters, self._request.upserts, blob_ids)
+        self._connection.execute(self._sql["count_terms"], new)
+        return written
 
 
 def change_rights(connection: Connection, parameters: Mapping[str, Any], entries: Sequence[FileEntry]) -> None:
@@ -210,42 +217,23 @@ def _check_key(built: Any, entry: FileEntry, key: BlobKey) -> None:
         raise ValueError(f"the key of {entry.path} does not belong to this file of this session")
 
 
-class Counting(NamedTuple):
-    """The statements that count the chunks of each layer: one pins a layer's average length before any weight is made
-    with it. What comes `after` the rows is waited for by other writers of the same index as short as possible.
-    """
-
-    before: bytes
-    after: bytes | None = None
-
-
 def write(
-    connection: Connection,
-    parameters: Mapping[str, Any],
-    entries: Sequence[FileEntry],
-    blob_ids: Mapping[str, int],
-    counting: Counting | None = None,
+    connection: Connection, parameters: Mapping[str, Any], entries: Sequence[FileEntry], blob_ids: Mapping[str, int]
 ) -> int:
     """Copy prepared files that the index does not hold into it; the number of chunks written.
 
-    By default the average length of a layer that was empty is pinned to that of the new chunks.
+    Their layers have an average length; nothing is counted.
     """
-    sql = queries("commit")
-    counting = counting or Counting(before=sql["count_layers"])
     written = {
         **parameters,
         "files": _as_json(entries, blob_ids),
         "paths": list(blob_ids),
-        "blob_ids": list(blob_ids.values()),
         "embedded_layers": sorted(EMBEDDED_LAYERS),
     }
-    connection.execute(counting.before, written)
+    sql = queries("commit")
     chunks = connection.execute(sql["write_chunks"], written).rowcount
     for name in ("write_vectors", "write_terms", "write_links", "write_files"):
         connection.execute(sql[name], written)
-    if counting.after is not None:
-        connection.execute(counting.after, written)
-    connection.execute(sql["count_terms"], written)
     return chunks
 
 

@@ -9,12 +9,11 @@ from psycopg.rows import namedtuple_row
 
 from strata.errors import NoEarlierIndex, StaleFence, TemporaryError
 from strata.jobs.fault_points import reach
-from strata.model.corpus import BlobKey, FileEntry
+from strata.model.corpus import BlobKey, FileEntry, Layer
 from strata.model.jobs import Counters
 from strata.ports.clock import Advanced
 from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, RollBackRequest
 from strata.storage.postgres.chunks import (
-    Counting,
     change_rights,
     count_chunks,
     find_blobs,
@@ -74,12 +73,7 @@ def fill(
     keys: Mapping[str, BlobKey],
 ) -> int:
     sql = queries("new_index")
-    holder = {"index_id": index_id, "job_id": job_id, "fence": fence}
-    connection.execute(sql["take_over_index"], holder)
-    with connection.cursor(row_factory=namedtuple_row) as cursor:
-        built: Any = cursor.execute(sql["share_index"], holder).fetchone()
-    if built is None:
-        raise StaleFence
+    built = _shared(connection, index_id, job_id, fence)
     paths = [entry.path for entry in entries]
     rows = connection.execute(sql["filled_paths"], {"index_id": index_id, "paths": paths}).fetchall()
     filled = {path for (path,) in rows}
@@ -94,10 +88,33 @@ def fill(
         "generation": built.generation + 1,
     }
     blob_ids = find_blobs(connection, built, new, keys)
-    counting = Counting(before=sql["pin_new_layers"], after=sql["count_new_layers"])
-    written = write(connection, parameters, new, blob_ids, counting)
+    connection.execute(sql["forget_counts"], parameters)
+    connection.execute(sql["pin_new_layers"], {"index_id": index_id, "blob_ids": list(blob_ids.values())})
+    written = write(connection, parameters, new, blob_ids)
     reach("in_fill_before_its_end")
     return written
+
+
+def count(connection: Connection, index_id: int, *, job_id: str, fence: int, layer: Layer) -> None:
+    sql = queries("new_index")
+    _shared(connection, index_id, job_id, fence)
+    counted = {"index_id": index_id, "layer": layer.value}
+    if connection.execute(sql["count_layer"], counted).rowcount:
+        connection.execute(sql["forget_layer_terms"], counted)
+        connection.execute(sql["count_layer_terms"], counted)
+    reach("in_count_before_its_end")
+
+
+def _shared(connection: Connection, index_id: int, job_id: str, fence: int) -> Any:
+    """The index, for this transaction of its holder's among others of the same one; else `StaleFence`."""
+    sql = queries("new_index")
+    holder = {"index_id": index_id, "job_id": job_id, "fence": fence}
+    connection.execute(sql["take_over_index"], holder)
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        built = cursor.execute(sql["share_index"], holder).fetchone()
+    if built is None:
+        raise StaleFence
+    return built
 
 
 def flip(connection: Connection, request: FlipRequest) -> CommitResult:
@@ -116,6 +133,8 @@ def flip(connection: Connection, request: FlipRequest) -> CommitResult:
         raise TemporaryError(
             f"The new index holds {filled[0] if filled else 0} files instead of {request.files}; it must be built anew."
         )
+    if connection.execute(sql["uncounted_layer"], index).fetchone() is not None:
+        raise TemporaryError("The new index is not counted to its end; it must be filled again.")
     connection.execute(sql["flip"], index)
     connection.execute(sql["close_index"], index)
     connection.execute(sql["forget_returned"], index)

@@ -11,7 +11,7 @@ from psycopg import errors
 from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence, StrataError
 from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import BlobKey, FileEntry
+from strata.model.corpus import BlobKey, FileEntry, Layer
 from strata.ports.clock import Advanced, unwatched
 from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
 from strata.storage.postgres import chunks, new_index
@@ -199,6 +199,10 @@ class PostgresSessionStore:
         )
         reach("after_fill")
         return written
+
+    def count(self, index_id: int, *, job_id: str, fence: int, layer: Layer) -> None:
+        self._database.transact(lambda c: new_index.count(c, index_id, job_id=job_id, fence=fence, layer=layer))
+        reach("after_count")
 
     def in_new_process(self) -> PostgresSessionStore:
         return PostgresSessionStore(self._database.in_new_process(), nearest_from_rows=self._nearest_from_rows)

@@ -58,16 +58,37 @@ GROUP BY c.layer
 ORDER BY c.layer
 ON CONFLICT (index_id, layer) DO NOTHING;
 
--- name: count_new_layers
--- Counts a batch; the average lengths stay as they were pinned. Batches take turns from here on to their end, by the
--- rows of the layers that they share.
-INSERT INTO rag_index_layers AS l (index_id, layer, chunk_count, pinned_average_length)
-SELECT %(index_id)s, c.layer, count(*), 1
-FROM rag_chunk_cache AS c
-WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
-GROUP BY c.layer
-ORDER BY c.layer
-ON CONFLICT (index_id, layer) DO UPDATE SET chunk_count = l.chunk_count + excluded.chunk_count;
+-- name: forget_counts
+-- What was counted before this batch says nothing any more: `flip` refuses an index with a layer that is not counted.
+UPDATE rag_index_layers SET chunk_count = 0 WHERE index_id = %(index_id)s AND chunk_count <> 0;
+
+-- name: count_layer
+-- No row: the index has no chunk of this layer.
+UPDATE rag_index_layers AS l SET chunk_count = counted.chunk_count
+FROM (SELECT count(*) AS chunk_count FROM rag_chunks WHERE index_id = %(index_id)s AND layer = %(layer)s) AS counted
+WHERE l.index_id = %(index_id)s AND l.layer = %(layer)s;
+
+-- name: forget_layer_terms
+DELETE FROM rag_index_terms WHERE index_id = %(index_id)s AND layer = %(layer)s;
+
+-- name: count_layer_terms
+-- All at once, in the order of the table's key: half the work of adding each batch to what is there.
+INSERT INTO rag_index_terms (index_id, layer, term_id, document_frequency, greatest_weight)
+SELECT %(index_id)s, %(layer)s, t.term_id, count(*),
+       max(strata_weight(t.term_count, c.length, l.pinned_average_length))
+FROM rag_index_layers AS l
+JOIN rag_chunks AS r USING (index_id, layer)
+JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
+CROSS JOIN unnest(c.term_ids, c.term_counts) AS t (term_id, term_count)
+WHERE l.index_id = %(index_id)s AND l.layer = %(layer)s
+GROUP BY t.term_id
+ORDER BY t.term_id;
+
+-- name: uncounted_layer
+SELECT l.layer FROM rag_index_layers AS l
+WHERE l.index_id = %(index_id)s AND l.chunk_count = 0
+  AND EXISTS (SELECT FROM rag_chunks AS r WHERE r.index_id = l.index_id AND r.layer = l.layer)
+LIMIT 1;
 
 -- name: filled_files
 SELECT count(*) FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
