@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate
+from typing import NamedTuple
 
 from strata.indexing.passages import DEFAULT_PRICE, Passage, Symbol
 from strata.indexing.reading import source_lines
@@ -63,54 +64,28 @@ class Chunker:
         sample shows that they do not, everything is cut anew with a lower limit.
         """
         lines_weigher, header_weigher = _Weigher(self.counter), _Weigher(self.counter)
-        passages = [passage for _, passages in files for passage in passages]
-        contents = {id(passage): source_lines(passage.document.content) for passage in passages}
-        lines_weigher.prepare(
-            text
-            for passage in passages
-            for text in (
-                *contents[id(passage)],
-                *(table.header for table in passage.tables),
-                *(symbol.qualified_name for symbol in passage.symbols),
-            )
-        )
         header_weigher.prepare(
             text for path, passages in files for passage in passages for text in _header_texts(path, passage.document)
         )
+        lines = [[source_lines(passage.document.content) for passage in passages] for _, passages in files]
         for limit in (self.limit, self.limit * 9 // 10, self.limit * 3 // 4, self.limit // 2):
-            headers = _Headers(header_weigher, limit)
-            cut = [
-                tuple(
-                    self._chunks(
-                        path, passages, contents=contents, headers=headers, weigher=lines_weigher, limit=max(1, limit)
-                    )
-                )
-                for path, passages in files
+            headers = _Headers(header_weigher, max(1, limit))
+            cutters = [
+                [
+                    self._cutter(passage, of_passage, headers.of(path, passage.document), lines_weigher)
+                    for passage, of_passage in zip(passages, of_file, strict=True)
+                ]
+                for (path, passages), of_file in zip(files, lines, strict=True)
             ]
+            lines_weigher.prepare(text for of_file in cutters for cutter in of_file for text in cutter.weighed_texts())
+            cut = [tuple(_chunks(path, of_file)) for (path, _), of_file in zip(files, cutters, strict=True)]
             if self._fits(cut):
                 break
         return cut
 
-    def _chunks(
-        self,
-        path: str,
-        passages: Sequence[Passage],
-        *,
-        contents: Mapping[int, list[str]],
-        headers: _Headers,
-        weigher: _Weigher,
-        limit: int,
-    ) -> Iterator[Chunk]:
-        ordinals: dict[Layer, int] = {}
-        for passage in passages:
-            layer = passage.document.layer
-            overlap = self.overlap_tokens * limit // max(1, self.chunk_tokens) if passage.overlaps else 0
-            header = headers.of(path, passage.document)
-            cutter = _Cutter(passage, contents[id(passage)], header, weigher, limit=limit, overlap=overlap)
-            for piece in cutter.pieces():
-                ordinal = ordinals.get(layer, 0)
-                ordinals[layer] = ordinal + 1
-                yield cutter.chunk(path, ordinal, piece)
+    def _cutter(self, passage: Passage, lines: list[str], header: _Header, weigher: _Weigher) -> _Cutter:
+        overlap = self.overlap_tokens * header.limit // max(1, self.chunk_tokens) if passage.overlaps else 0
+        return _Cutter(passage, lines, header, weigher, overlap=overlap)
 
     def _fits(self, cut: Sequence[Sequence[Chunk]]) -> bool:
         """Whether those chunks that are likeliest to be over the limit are not."""
@@ -155,21 +130,30 @@ class _Weigher:
         return list(map(self._weights.__getitem__, texts))
 
 
+class _Header(NamedTuple):
+    """A chunk's context header, its weight, and the limit that both it and the content stay below."""
+
+    text: str
+    weight: int
+    limit: int
+
+
 class _Headers:
     """Context headers: the path, then the section path or the qualified name."""
 
     def __init__(self, weigher: _Weigher, limit: int) -> None:
-        self._most = limit // _HEADER_SHARE
+        self._limit = limit
         self._weigher = weigher
 
-    def of(self, path: str, document: Document) -> tuple[str, int]:
-        """The header and its weight."""
+    def of(self, path: str, document: Document) -> _Header:
         lines = [line for line in _header_texts(path, document) if line]
-        while any(lines) and self._weight(lines) > self._most:
+        weight = self._weight(lines)
+        while lines and weight > self._limit // _HEADER_SHARE:
             longest = max(range(len(lines)), key=lambda index: len(lines[index]))
             lines[longest] = _shortened(lines[longest])
-        lines = [line for line in lines if line]
-        return "\n".join(lines), self._weight(lines)
+            lines = [line for line in lines if line]
+            weight = self._weight(lines)
+        return _Header("\n".join(lines), weight, self._limit)
 
     def _weight(self, lines: Sequence[str]) -> int:
         return sum(self._weigher(line) for line in lines)
@@ -197,25 +181,30 @@ class _Cutter:
         self,
         passage: Passage,
         lines: list[str],
-        header: tuple[str, int],
+        header: _Header,
         weigher: _Weigher,
         *,
-        limit: int,
         overlap: int,
     ) -> None:
         self._passage = passage
         self._lines = lines
-        self._header, header_weight = header
+        self._header = header.text
         self._weigher = weigher
-        self._symbol_tokens = limit // _SYMBOL_SHARE if passage.symbols else 0
-        self._budget = max(1, limit - header_weight - self._symbol_tokens)
+        self._symbol_tokens = header.limit // _SYMBOL_SHARE if passage.symbols else 0
+        self._budget = max(1, header.limit - header.weight - self._symbol_tokens)
         self._overlap = overlap
-        self._weights = weigher.prepared(lines)
-        self._sums = [0, *accumulate(self._weights)]
         self._first = passage.document.span.start if passage.verbatim else 1
-        self._symbol_starts = [symbol.span.start for symbol in passage.symbols]
-        self._symbol_parents = _parents(passage.symbols)
-        self._tables = self._table_headers() if passage.tables else {}
+
+    @property
+    def layer(self) -> Layer:
+        return self._passage.document.layer
+
+    def weighed_texts(self) -> Iterator[str]:
+        """What will be asked for the tokens of."""
+        if not self._surely_fits:
+            yield from self._lines
+        yield from (table.header for table in self._passage.tables)
+        yield from (symbol.qualified_name for symbol in self._passage.symbols)
 
     def chunk(self, path: str, ordinal: int, piece: _Piece) -> Chunk:
         document = self._passage.document
@@ -223,7 +212,7 @@ class _Cutter:
         if self._passage.verbatim:
             span = Span(start=self._first + piece.start, end=self._first + piece.end - 1)
         title, header, metadata = document.title, self._header, document.metadata
-        if symbols := self._symbols_in(span):
+        if self._passage.symbols and (symbols := self._symbols_in(span)):
             title, named = self._named(symbols)
             header = f"{header}\n{named}" if named else header
             names = [symbol.qualified_name for symbol in symbols][:_MOST_SYMBOLS]
@@ -245,6 +234,10 @@ class _Cutter:
     def pieces(self) -> Iterator[_Piece]:
         """The pieces in order; together they hold every line that is not blank."""
         start, done, end = 0, 0, len(self._lines)
+        if self._surely_fits:
+            if stripped := self._stripped(start, end):
+                yield stripped
+            return
         while start < end:
             if (line := self._long_line(start)) is not None:
                 yield from self._parts(start, line)
@@ -298,6 +291,20 @@ class _Cutter:
         return resumed
 
     @cached_property
+    def _surely_fits(self) -> bool:
+        """Whether the whole is below the limit however it is cut into tokens: each takes a byte at least."""
+        content = self._passage.document.content
+        return not self._passage.tables and content.isascii() and len(content) + 2 * len(self._lines) <= self._budget
+
+    @cached_property
+    def _weights(self) -> list[int]:
+        return self._weigher.prepared(self._lines)
+
+    @cached_property
+    def _sums(self) -> list[int]:
+        return [0, *accumulate(self._weights)]
+
+    @cached_property
     def _uncut(self) -> bytearray:
         """1 where a line belongs to a fence or a table: nothing to begin with."""
         uncut = bytearray(len(self._lines))
@@ -316,7 +323,8 @@ class _Cutter:
                     prices[index] += whole.price
         return prices
 
-    def _table_headers(self) -> dict[int, str]:
+    @cached_property
+    def _tables(self) -> dict[int, str]:
         """The header's line by the row that a chunk may begin with; a very wide header is shortened."""
         headers: dict[int, str] = {}
         for table in self._passage.tables:
@@ -326,6 +334,14 @@ class _Cutter:
             rows = range(table.rows.start - self._first, table.rows.end - self._first + 1)
             headers |= dict.fromkeys(rows, header)
         return headers
+
+    @cached_property
+    def _symbol_starts(self) -> list[int]:
+        return [symbol.span.start for symbol in self._passage.symbols]
+
+    @cached_property
+    def _symbol_parents(self) -> list[int]:
+        return _parents(self._passage.symbols)
 
     def _symbols_in(self, span: Span) -> list[Symbol]:
         """The outermost definitions that begin in these lines, after the innermost one that the lines go on with."""
@@ -412,6 +428,15 @@ class _Cutter:
         self._weigher.prepare(pieces)
         for piece in pieces:
             yield from self._characters(piece, room)
+
+
+def _chunks(path: str, cutters: Iterable[_Cutter]) -> Iterator[Chunk]:
+    ordinals: dict[Layer, int] = {}
+    for cutter in cutters:
+        for piece in cutter.pieces():
+            ordinal = ordinals.get(cutter.layer, 0)
+            ordinals[cutter.layer] = ordinal + 1
+            yield cutter.chunk(path, ordinal, piece)
 
 
 def _parents(symbols: Sequence[Symbol]) -> list[int]:

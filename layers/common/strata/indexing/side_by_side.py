@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 _LOOKS_EVERY_S = 1.0
 _END_PATIENCE_S = 5.0
-_GC_THRESHOLD = 50_000
+_GC_THRESHOLD = 200_000
 
 
 def usable_cores() -> int:

@@ -30,7 +30,7 @@ MAX_TERM_CHARACTERS = 128
 
 _LONGEST_CACHED_TOKEN = 256
 """Longer tokens (minified code, embedded data) are analysed each time: as cache keys they would fill the memory."""
-_MOST_CACHED_TOKENS = 1 << 16
+_MOST_CACHED_TOKENS = 1 << 17
 
 # Marks that survive NFKC: stress marks and vowel signs belong to their word. A soft hyphen and the joiners do not
 # divide a word either; they are removed before.
@@ -165,7 +165,7 @@ def _compound(token: str, terms: list[str]) -> None:
         if connector in token:
             _keep(_folded(token), terms)
             for part in token.split(connector):
-                _compound(part, terms)
+                terms.extend(_terms_by_token[part])
             return
     if "'" in token or "’" in token:
         parts = re.split("['’]", token)

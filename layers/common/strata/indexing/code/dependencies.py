@@ -11,6 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from strata.indexing.code.names import Import, ModuleNames, dotted, imported, is_standard
 from strata.indexing.code.symbols import DefinedSymbol, Definition
@@ -23,6 +24,10 @@ _MOST_NAMES = 60
 _BUILT_IN = frozenset(name for name in dir(builtins) if name.islower())
 """`len` and its like say nothing about a symbol; the exceptions that it raises do."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_NAME, _LOAD, _CALL, _PARAMETER = ast.Name, ast.Load, ast.Call, ast.arg
+_IMPORTS = frozenset({ast.Import, ast.ImportFrom})
+_DEFINITIONS = frozenset({ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef})
+"""Compared with a node's class, which takes a quarter of what `isinstance` does, half a million times."""
 
 
 _LEAVES = frozenset({"arg", "attr", "conversion", "ctx", "id", "op", "ops", "type_comment"})
@@ -41,8 +46,7 @@ class _NodesIn(dict[type, tuple[str, ...]]):
 _NODES_IN = _NodesIn()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """`name` as it stands in the source; `target` is the qualified name, None where the file does not say."""
 
     name: str
@@ -231,18 +235,18 @@ class _Walk:
         while waiting:
             node = waiting.pop()
             kind = node.__class__
-            if kind is ast.Name:
-                if in_function and node.ctx.__class__ is not ast.Load:  # type: ignore[attr-defined]
+            if kind is _NAME:
+                if in_function and node.ctx.__class__ is not _LOAD:  # type: ignore[attr-defined]
                     self._stored.add(node.id)  # type: ignore[attr-defined]
                 continue
-            if not in_function and isinstance(node, Definition):
+            if not in_function and kind in _DEFINITIONS:
                 continue
-            if kind is ast.Call:
+            if kind is _CALL:
                 calls.append(node)  # type: ignore[arg-type]
-            elif kind is ast.arg:
+            elif kind is _PARAMETER:
                 self._take_parameter(node)  # type: ignore[arg-type]
-            elif in_function and isinstance(node, ast.Import | ast.ImportFrom):
-                self.imports.extend(imported(node, self.names.package))
+            elif in_function and kind in _IMPORTS:
+                self.imports.extend(imported(node, self.names.package))  # type: ignore[arg-type]
             for child in _NODES_IN[kind]:
                 value = getattr(node, child)
                 if value.__class__ is list:

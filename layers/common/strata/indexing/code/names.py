@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from strata.indexing.code.symbols import DefinedSymbol, Definition, module_symbol
 from strata.model.corpus import Link, LinkKind
@@ -13,8 +14,7 @@ from strata.model.corpus import Link, LinkKind
 _MOST_PARTS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
+class Import(NamedTuple):
     """`bound` is the name that the file knows it by, None for `import *`; `target` is a module or a name in one."""
 
     bound: str | None

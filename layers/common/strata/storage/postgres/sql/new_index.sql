@@ -79,7 +79,7 @@ SELECT %(index_id)s, %(layer)s, t.term_id, count(*),
 FROM rag_index_layers AS l
 JOIN rag_chunks AS r USING (index_id, layer)
 JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
-CROSS JOIN unnest(c.term_ids, c.term_counts) AS t (term_id, term_count)
+CROSS JOIN LATERAL (SELECT unnest(c.term_ids) AS term_id, unnest(c.term_counts) AS term_count) AS t
 WHERE l.index_id = %(index_id)s AND l.layer = %(layer)s
 GROUP BY t.term_id
 ORDER BY t.term_id;
