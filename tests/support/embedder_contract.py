@@ -57,6 +57,10 @@ class EmbedderContract:
         assert embedder.count([long])[0] > embedder.max_tokens
         assert np.array_equal(embedder.embed_query(long), embedder.embed_query(longer))
 
+    @pytest.mark.parametrize("text", [f"{'{}[];' * 9}\n", "x = 1\n", "qzxj vkw~~ %d\n", "\n", f"{'a' * 300}\n"])
+    def test_plain_text_has_at_most_a_token_for_each_character(self, embedder: Embedder, text: str) -> None:
+        assert embedder.count([text])[0] <= len(text) + 1
+
     def test_counts_are_whole_in_order_and_never_cut(self, embedder: Embedder) -> None:
         counts = embedder.count(["one two", "", "one two three four", " ".join(["word"] * 1_000)])
         assert counts[0] == 2

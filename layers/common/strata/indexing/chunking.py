@@ -292,7 +292,7 @@ class _Cutter:
 
     @cached_property
     def _surely_fits(self) -> bool:
-        """Whether the whole is below the limit however it is cut into tokens: each takes a byte at least."""
+        """Whether the whole is below the limit even if each character, each line's end and its begin are a token."""
         content = self._passage.document.content
         return not self._passage.tables and content.isascii() and len(content) + 2 * len(self._lines) <= self._budget
 

@@ -15,7 +15,10 @@ class TokenCounter(Protocol):
         ...
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text as the embedder sees it, in order, special tokens not counted; not truncated."""
+        """Tokens of each text as the embedder sees it, in order, special tokens not counted; not truncated.
+
+        Of ASCII text a token takes a character at least, but for one that may stand before the text.
+        """
         ...
 
 

@@ -61,6 +61,27 @@ def test_decorated_definitions_are_symbols_with_their_decorators() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        "",
+        "self, name",
+        "*parts",
+        "self, *parts, **options",
+        "**options",
+        "a, /, b",
+        "a, *, b",
+        "a, b=1",
+        "a: int, *parts: str",
+        "**options: int",
+        "*, key=None, **options",
+    ],
+)
+def test_parameters_are_shown_as_they_are_written(parameters: str) -> None:
+    shown = symbols(f"def made({parameters}):\n    pass\n")["made"].content
+    assert shown == f"function made\ndef made({parameters})"
+
+
 def test_a_symbol_holds_signature_and_docstring() -> None:
     found = symbols(
         'class Store(Base[int], metaclass=Meta):\n    """Keeps rows."""\n\n'
