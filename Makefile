@@ -46,7 +46,7 @@ e2e: $(VENV)/.dev model ## Tests of the whole local cloud
 faults: $(VENV)/.dev model ## Tests that break things on purpose: 200 seeded runs, 500 changes, long state machines (`make test` has a tenth)
 	STRATA_FAULT_RUNS=200 STRATA_FAULT_CHANGES=500 $(PYTEST) tests/faults
 
-eval: $(VENV)/.local model ## Measure the quality of retrieval on our own files, against floors (ARGS="--json")
+eval: $(VENV)/.local model ## Measure the quality of retrieval on small samples, against floors (ARGS="--json")
 	$(BIN)/strata eval check $(ARGS)
 
 bench: $(VENV)/.local model ## Measure speed (ARGS="query --json")

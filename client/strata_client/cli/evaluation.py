@@ -182,7 +182,7 @@ def _files_of(folder: Path, screen: Screen) -> dict[str, str]:
 
 @eval_app.command()
 def check(*, state: State = None, as_json: AsJson = False) -> None:
-    """Measure the pipeline on this project's own files, and fail where it has become worse (`make eval`).
+    """Measure the pipeline on the samples in `eval/samples`, and fail where it has become worse (`make eval`).
 
     Example: strata eval check --json
     """
@@ -191,14 +191,13 @@ def check(*, state: State = None, as_json: AsJson = False) -> None:
 
     screen = Screen(as_json=as_json)
     home = data_directory(state)
-    project = Path(__file__).resolve().parents[3]
-    report = checked(project, models=home / "models", cache=home / "eval", say=screen.note)
+    report = checked(models=home / "models", cache=home / "eval", say=screen.note)
     if as_json:
         screen.result(report)
     else:
         from strata_eval.running import table_rows
 
-        screen.table(*table_rows([report]))
+        screen.table(*table_rows(report["sets"]))
     if report["faults"]:
         raise ClientError(f"Retrieval has become worse: {'; '.join(report['faults'])}.")
 
