@@ -36,6 +36,8 @@ class OptionalModels:
 
     def missing(self, step: str) -> str:
         """Why the step can't be made; empty where it can."""
+        if step == "structural":
+            return ""
         if step == "cross-encoder":
             return "" if self.scorer is not None else NO_SCORER
         return "" if self.chat is not None else NO_CHAT

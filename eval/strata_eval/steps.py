@@ -25,6 +25,7 @@ from strata_eval.vector_cache import CachedEmbedder
 ROWS = 50
 """Rows that a step may return: enough for ten files."""
 DEPTH = AnsweringSettings().retrieval_depth
+STRUCTURAL_WEIGHT = 0.5
 PATIENCE_S = 120.0
 """A measurement waits for a model: what a time limit cuts off is not its quality."""
 
@@ -43,6 +44,7 @@ class ForgetfulCache:
 class Options:
     """Which optional parts a search has on top of the pipeline as it ships."""
 
+    structural: bool = False
     cross_encoder: bool = False
     rewrite: bool = False
     hyde: bool = False
@@ -107,7 +109,12 @@ class Bench:
                 ttl_s=0,
             )
         retriever = Retriever(
-            search=self.search, embedder=self.embedder, depth=DEPTH, reranker=reranker, expander=expander
+            search=self.search,
+            embedder=self.embedder,
+            depth=DEPTH,
+            reranker=reranker,
+            expander=expander,
+            structural_weight=STRUCTURAL_WEIGHT if options.structural else 0.0,
         )
         asked = self.question(text)
         if options.preamble:
@@ -127,8 +134,9 @@ STEPS: Mapping[str, Ask] = {
 }
 """What each step asks, in the order of the ladder; `names` is the list of what the question names letter for letter,
 and the rule that twins and one file's many rows don't fill the page."""
-OPTIONAL = ("cross-encoder", "rewrite", "hyde", "preamble")
-"""Steps that need a model of their own; each stands on `features` and on those before it that were kept."""
+OPTIONAL = ("structural", "cross-encoder", "rewrite", "hyde", "preamble")
+"""Steps beyond the pipeline as it ships; each stands on `features` and on those before it that were kept. `structural`
+adds the neighbours over links, the others need a model of their own."""
 FINAL = "features"
 """The pipeline as it ships."""
 

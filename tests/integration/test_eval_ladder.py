@@ -142,8 +142,8 @@ def test_steps_without_a_model_are_skipped_with_the_reason(
     climb: Run, tmp_path: Path, embedder: CachedEmbedder
 ) -> None:
     report = climb([*STEPS, *OPTIONAL], optional_models(embedder, tmp_path / "cache", {}))
-    assert [step["name"] for step in report["steps"]] == list(STEPS)
-    assert [step["name"] for step in report["skipped"]] == list(OPTIONAL)
+    assert [step["name"] for step in report["steps"]] == [*STEPS, "structural"]
+    assert [step["name"] for step in report["skipped"]] == list(OPTIONAL[1:])
     assert "STRATA_RERANKER" in report["skipped"][0]["reason"]
     assert all("STRATA_CHAT" in step["reason"] for step in report["skipped"][1:])
     columns, rows = table_rows([report])

@@ -137,6 +137,14 @@ def test_without_settings_the_pipeline_is_the_plain_one(environment: pytest.Monk
     assert bootstrap.expander() is None
 
 
+def test_the_weight_of_neighbours_is_part_of_what_the_cache_depends_on(environment: pytest.MonkeyPatch) -> None:
+    plain = bootstrap._retrieval_version()
+    bootstrap.settings.cache_clear()
+    environment.setenv("STRATA_STRUCTURAL_WEIGHT", "0.5")
+    assert bootstrap.settings().answering.structural_weight == 0.5
+    assert bootstrap._retrieval_version() != plain
+
+
 def test_the_models_of_a_process_are_those_of_its_environment(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in (CHAT | {"STRATA_PREAMBLE": "chat", "STRATA_REWRITE": "both"}).items():
         environment.setenv(name, value)

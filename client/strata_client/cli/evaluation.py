@@ -43,8 +43,9 @@ def run(
     steps: Annotated[
         str,
         typer.Option(
-            help="naive, bm25+rrf, weighing, names, features, cross-encoder, rewrite, hyde, preamble; default: all. "
-            "The last four use the models that STRATA_RERANKER… and STRATA_CHAT… name, and are skipped without."
+            help="naive, bm25+rrf, weighing, names, features, structural, cross-encoder, rewrite, hyde, preamble; "
+            "default: all. The last four use the models that STRATA_RERANKER… and STRATA_CHAT… name, and are skipped "
+            "without."
         ),
     ] = "",
     embedder: EmbedderName = "onnx",

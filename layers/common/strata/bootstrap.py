@@ -440,6 +440,7 @@ def retriever() -> Retriever:
         search=chunk_search(),
         embedder=embedder(),
         depth=settings().answering.retrieval_depth,
+        structural_weight=settings().answering.structural_weight,
         reranker=reranker(),
         expander=expander(),
     )
@@ -482,6 +483,7 @@ def _retrieval_version() -> str:
         __version__,
         _pipeline(),
         str(settings().answering.retrieval_depth),
+        str(settings().answering.structural_weight),
         chosen.name,
         chosen.model,
         str(chosen.rows),

@@ -12,6 +12,7 @@ from strata.model.asking import Candidate, Filter, Question
 from strata.model.corpus import Layer
 from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import query_terms
+from strata.retrieval.retrieve import Retriever
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from tests.support.asking import EMBEDDER
@@ -100,6 +101,17 @@ def test_explained_parts_count_the_neighbours_in(session: IndexedSession, search
     for row in found:
         assert row.explanation is not None
         assert sum(part.part for part in row.explanation.parts) == pytest.approx(row.score)
+
+
+def test_the_use_case_brings_neighbours_where_they_have_a_weight(
+    session: IndexedSession, search: PostgresSearch
+) -> None:
+    session.commit(FILES)
+    question = asked("zebra").question
+    plain = Retriever(search=search, embedder=EMBEDDER, depth=50)
+    assert neighbours(plain.retrieve(question).candidates) == set()
+    weighed = replace(plain, structural_weight=0.5).retrieve(question).candidates
+    assert {"src/shop/orders.py", "docs/guide.md"} <= neighbours(weighed)
 
 
 def test_without_a_weight_links_are_not_read(session: IndexedSession, search: PostgresSearch) -> None:

@@ -38,7 +38,8 @@ class Retriever:
 
     `depth` is how many rows each list (dense, lexical) gives to the fusion; with a reranker, `RERANKED_ROWS` of the
     fused ones are ranked anew before the best are returned. An `expander` adds other words to what is searched for;
-    rows are still ranked anew by the question as it was asked.
+    rows are still ranked anew by the question as it was asked. With a `structural_weight` the neighbours of the best
+    rows over links are a list of the fusion, too.
     """
 
     search: ChunkSearch
@@ -46,6 +47,7 @@ class Retriever:
     depth: int
     reranker: Reranker | None = None
     expander: Expander | None = None
+    structural_weight: float = 0.0
 
     def retrieve(self, question: Question) -> Retrieved:
         """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
@@ -73,6 +75,7 @@ class Retriever:
                 dense_weight=weights.dense,
                 lexical_weight=weights.lexical,
                 exact_weight=weights.exact,
+                structural_weight=self.structural_weight,
             )
         )
         if expansion.note:

@@ -135,9 +135,12 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweringSettings:
+    """`structural_weight` is what a rank among the neighbours over links counts in the fusion; 0: they are not read."""
+
     generator: str = "extractive"
     max_context_tokens: int = 3_000
     retrieval_depth: int = 50
+    structural_weight: float = 0.0
     cache_ttl_s: int = 3_600
 
 
