@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,8 +28,6 @@ from strata_eval.vector_cache import CachedEmbedder
 
 GIVEN = "-given"
 """After a set's name: the chunks that the set brings along, in place of our own."""
-PREAMBLED = "-preambles"
-"""After a session's name: that of the same set with preambles."""
 IDENTITY = Identity(subject="eval", tenant="eval")
 
 
@@ -42,6 +41,12 @@ def read_any_set(data: Path, name: str) -> JudgedSet:
     return replace(read_set(folder), name=name, given=folder.name != name)
 
 
+def session_of(name: str, *, preambled: bool = False) -> str:
+    """The session that a set is indexed in, whatever characters its folder's name has; one more with preambles."""
+    number = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
+    return f"{'preambles' if preambled else 'set'}-{number}"
+
+
 def index_set(
     judged: JudgedSet,
     data: Path,
@@ -51,15 +56,13 @@ def index_set(
     cache: BlobCache,
     preambler: Preambler | None = None,
 ) -> int:
-    """Parse, cut, embed and commit every file of the set into a session of its name (with `PREAMBLED` behind it, if a
-    preambler writes for its chunks); returns its chunks.
-    """
-    session_id = judged.name if preambler is None else f"{judged.name}{PREAMBLED}"
+    """Parse, cut, embed and commit every file of the set into its session (`session_of`); returns its chunks."""
+    session_id, project_id = session_of(judged.name, preambled=preambler is not None), session_of(judged.name)
     version = pipeline_version("" if preambler is None else preambler.version)
     sessions.create(
         session_id=session_id,
         identity=IDENTITY,
-        project_id=judged.name,
+        project_id=project_id,
         embedding_model=embedder.model_id,
         dimension=embedder.dimension,
         pipeline_version=version,
@@ -68,7 +71,7 @@ def index_set(
     keys = {
         source.path: BlobKey(
             tenant=IDENTITY.tenant,
-            repo_id=judged.name,
+            repo_id=project_id,
             path=source.path,
             blob_sha=source.entry.blob_sha,
             pipeline_version=version,

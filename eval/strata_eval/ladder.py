@@ -55,7 +55,7 @@ def run_set(
     judged = read_any_set(data, name)
     golden = read_golden(folder_of(data, name))
     chunks = index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache)
-    bench = Bench(search=search, embedder=embedder, session_id=name, layers=tuple(layers), models=models)
+    bench = Bench(search=search, embedder=embedder, name=name, layers=tuple(layers), models=models)
     for query in judged.queries:  # so that no step's time has the embedding in it
         _answered(lambda text: embedder.embed_query(checked_text(text)), query.text[:8_000])
 

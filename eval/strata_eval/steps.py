@@ -17,7 +17,7 @@ from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import Retriever, checked_text
 from strata.retrieval.weighing import FusionWeights, fusion_weights, shape_of
 from strata.settings.model import AnsweringSettings
-from strata_eval.indexed_sets import IDENTITY, PREAMBLED
+from strata_eval.indexed_sets import IDENTITY, session_of
 from strata_eval.optional_models import OptionalModels
 from strata_eval.scoring import Rows
 from strata_eval.vector_cache import CachedEmbedder
@@ -57,7 +57,7 @@ class Bench:
 
     search: ChunkSearch
     embedder: CachedEmbedder
-    session_id: str
+    name: str
     layers: tuple[Layer, ...] = ()
     models: OptionalModels = field(default_factory=OptionalModels)
     notes: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Bench:
     def question(self, text: str) -> Question:
         return Question(
             text=checked_text(text[:8_000]),
-            session_id=self.session_id,
+            session_id=session_of(self.name),
             identity=IDENTITY,
             filter=Filter(layers=self.layers or DEFAULT_LAYERS),
             limit=ROWS,
@@ -118,7 +118,7 @@ class Bench:
         )
         asked = self.question(text)
         if options.preamble:
-            asked = replace(asked, session_id=f"{self.session_id}{PREAMBLED}")
+            asked = replace(asked, session_id=session_of(self.name, preambled=True))
         found = retriever.retrieve(asked)
         self.notes.extend(found.notes)
         return found.candidates

@@ -274,14 +274,14 @@ def test_memory_and_postgres_find_the_same(postgres: TestDatabase, data: Path, e
     index, query = Database(postgres.index_url), Database(postgres.query_url)
     judged = read_any_set(data, "small")
     index_set(judged, data, embedder=embedder, sessions=PostgresSessionStore(index), cache=PostgresBlobCache(index))
-    real = Bench(search=PostgresSearch(query), embedder=embedder, session_id="small")
+    real = Bench(search=PostgresSearch(query), embedder=embedder, name="small")
     chunks = sorted(real.rows("owner archive lock guide", dense=True, lexical=True), key=lambda row: row.chunk_id)
     cut = own_chunks(judged, embedder)
     assert len(chunks) == len(cut)
     memory = MemorySearch(
         cut, embedder.embed_documents([chunk.embedded_text for chunk in cut]), embedding_model="hashed-256"
     )
-    asked = Bench(search=memory, embedder=embedder, session_id="small")
+    asked = Bench(search=memory, embedder=embedder, name="small")
     for text in [text for _, text, *_ in QUERIES] + ["release(owner)", "what is a snapshot"]:
         for arms in (
             {"dense": True, "lexical": True},
@@ -342,6 +342,18 @@ def test_a_folder_may_end_like_a_set_of_given_chunks(data: Path) -> None:
     assert set_names(data, []) == (data, ["my-given"])
     judged = read_any_set(data, "my-given")
     assert (judged.name, judged.given, len(judged.queries)) == ("my-given", False, 2)
+
+
+@pytest.mark.parametrize("name", ["мой набор", "a b", "-x", "long" * 60])
+def test_a_set_may_have_any_name_that_a_folder_can_have(
+    climb: Run, data: Path, name: str, tmp_path: Path, embedder: CachedEmbedder
+) -> None:
+    (data / "small").rename(data / name)
+    models = optional_models(
+        embedder, tmp_path / "cache", {"STRATA_CHAT": "extractive", "STRATA_PREAMBLE_TOKENS": "20"}
+    )
+    report = climb(["features", "preamble"], models, name)
+    assert (report["set"], report["final"]["hit@10"], len(report["steps"])) == (name, 1.0, 2)
 
 
 def test_a_fault_of_a_set_is_named_before_any_is_asked(data: Path, tmp_path: Path) -> None:
