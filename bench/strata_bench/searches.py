@@ -16,7 +16,7 @@ from strata.model.asking import Filter, Question
 from strata.model.corpus import Vector
 from strata.ports.embedding import Embedder
 from strata.ports.search import SearchRequest
-from strata.retrieval.analyser import query_terms
+from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.naming import names_in
 from strata.retrieval.statements import search_statement
 from strata.storage.postgres.connection import Database
@@ -149,6 +149,7 @@ def search_request(embedder: Embedder, session_id: str, text: str, vector: Vecto
         embedding=vector,
         embedding_model=embedder.model_id,
         terms=query_terms(text),
+        leading_terms=leading_terms(text),
         names=names_in(text),
         depth=50,
         rows=50,

@@ -8,7 +8,7 @@ the lists of names and of neighbours are not its business.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from strata.model.asking import Candidate, Retrieved
 from strata.model.corpus import Chunk, Layer, Vectors
 from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import analyse
-from strata.retrieval.bm25 import K1, B, idf
+from strata.retrieval.bm25 import K1, LEADING_WEIGHT, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import RANK_CONSTANT
 from strata.retrieval.statements import FILE_ROWS, FIRST_SHARE
@@ -60,14 +60,14 @@ class MemorySearch:
             ids, occurs = np.array(numbers), np.array(frequencies, dtype=np.float64)
             self._postings[term] = _Postings(ids, occurs * (K1 + 1) / (occurs + norms[ids]))
 
-    def bm25(self, terms: Sequence[str], layers: Sequence[Layer] = ()) -> Floats:
+    def bm25(self, terms: Sequence[str], layers: Sequence[Layer] = (), leading: Collection[str] = ()) -> Floats:
         """The score of every chunk; 0 where it holds none of the terms."""
         covered = self._covered(layers)
         scores = np.zeros(len(self.chunks))
         for term in dict.fromkeys(terms):
             if posting := self._postings.get(term):
                 inside = covered[posting.chunks]
-                rarity = idf(int(covered.sum()), int(inside.sum()))
+                rarity = idf(int(covered.sum()), int(inside.sum())) * (LEADING_WEIGHT if term in leading else 1.0)
                 scores[posting.chunks[inside]] += posting.weights[inside] * rarity
         return scores
 
@@ -82,7 +82,7 @@ class MemorySearch:
             distances[~covered] = np.inf
             dense = _first(distances, min(depth, int(covered.sum())))
         if request.terms:
-            bm25 = self.bm25(request.terms, layers)
+            bm25 = self.bm25(request.terms, layers, request.leading_terms)
             lexical = _first(-bm25, min(depth, int((bm25 > 0).sum())))
         ranks = [{int(chunk): rank for rank, chunk in enumerate(ranking, start=1)} for ranking in (dense, lexical)]
         scores = {

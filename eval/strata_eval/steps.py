@@ -9,7 +9,7 @@ from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer
 from strata.ports.reranking import Reranker
 from strata.ports.search import ChunkSearch, SearchRequest
-from strata.retrieval.analyser import query_terms
+from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.expanding import ChatExpander
 from strata.retrieval.features import FeatureReranker
@@ -83,6 +83,7 @@ class Bench:
                 embedding=self.embedder.embed_query(question.text) if dense else None,
                 embedding_model=self.embedder.model_id if dense else None,
                 terms=query_terms(question.text) if lexical else (),
+                leading_terms=leading_terms(question.text),
                 depth=DEPTH,
                 dense_weight=weights.dense,
                 lexical_weight=weights.lexical,

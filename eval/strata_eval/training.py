@@ -15,7 +15,7 @@ from strata.indexing.text_length import text_counter
 from strata.model.asking import Filter, Question, Retrieved
 from strata.model.corpus import Chunk, FileEntry, SourceFile, blob_sha_of
 from strata.ports.search import SearchRequest
-from strata.retrieval.analyser import query_terms
+from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.features import FeatureReranker, feature_rows
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import checked_text
@@ -116,6 +116,7 @@ def _asked(  # noqa: PLR0917 - one call
             embedding=embedder.embed_query(text),
             embedding_model=embedder.model_id,
             terms=query_terms(text),
+            leading_terms=leading_terms(text),
             depth=ROWS,
             rows=ROWS,
             dense_weight=weights.dense,

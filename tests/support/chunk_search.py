@@ -19,7 +19,7 @@ from strata.model.asking import Candidate, Filter, IndexedText, Retrieved
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Vector
 from strata.ports.search import SearchRequest
 from strata.retrieval.bm25 import scores
-from strata.retrieval.filters import LAYER_RANKS, looks_like_test
+from strata.retrieval.filters import LAYER_RANKS, has_preferences, looks_like_test
 from strata.retrieval.fusion import reciprocal_rank_fusion
 from strata.retrieval.statements import FILE_ROWS, FIRST_SHARE
 
@@ -77,7 +77,9 @@ class FakeChunkSearch:
         exact = _exact(request, list(allowed.values()), bm25, tier, depth)
         weights = [request.dense_weight, request.lexical_weight, request.exact_weight]
         fused = dict(reciprocal_rank_fusion([dense, lexical, exact], weights=weights))
-        if request.embedding is not None:
+        if request.embedding is not None and (
+            len(fused) < max(request.rows, question.limit) or has_preferences(question.filter)
+        ):
             without = sorted(
                 chunk_id
                 for chunk_id, chunk in allowed.items()
@@ -178,6 +180,7 @@ class FakeChunkSearch:
             request.terms,
             {chunk.chunk_id: chunk.embedded.term_counts for chunk in covered},
             {chunk.chunk_id: averages[chunk.chunk.layer] for chunk in covered},
+            request.leading_terms,
         )
 
     def _session(self, session_id: str, identity: Identity) -> Session:

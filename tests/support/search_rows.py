@@ -14,7 +14,7 @@ from strata.model.corpus import EMBEDDED_LAYERS, EmbeddedChunk, FileEntry, Layer
 from strata.model.jobs import Counters
 from strata.ports.search import SearchRequest
 from strata.ports.sessions import CommitRequest
-from strata.retrieval.analyser import analyse, query_terms
+from strata.retrieval.analyser import analyse, leading_terms, query_terms
 from strata.retrieval.naming import names_in
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
@@ -161,6 +161,7 @@ class SearchRows:
             embedding=vector if dense else None,
             embedding_model=model if dense else None,
             terms=query_terms(text),
+            leading_terms=leading_terms(text),
             names=names_in(text),
             depth=depth,
         )

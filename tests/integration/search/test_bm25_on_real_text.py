@@ -57,7 +57,7 @@ def test_first_rows_are_those_of_the_reference(
     rows.session("real")
     rows.commit("real", [TextFile(path, pieces(text), layer(path)) for path, text in files.items() if text.strip()])
     thousand = " ".join(" ".join(questions * 8).split()[:1_000])
-    for question in [*questions, thousand]:
+    for question in [*questions, "\n\n".join(questions), thousand]:
         request = rows.request("real", question, limit=DEPTH, depth=DEPTH, dense=False)
         request = replace(request, names=Names())
         expected = rows.twin.bm25(request)

@@ -34,10 +34,11 @@ def explained(request: SearchRequest) -> SearchRequest:
     return replace(request, question=replace(request.question, explain=True))
 
 
-def test_parts_add_up_to_the_score_and_words_to_bm25(rows: SearchRows) -> None:
+@pytest.mark.parametrize("asked", [ASKED, f"Ends of a lease\n{ASKED}"], ids=["one line", "under a title"])
+def test_parts_add_up_to_the_score_and_words_to_bm25(rows: SearchRows, asked: str) -> None:
     rows.session("one", ANN)
     rows.commit("one", OPEN)
-    plain = replace(rows.request("one", ASKED, identity=ANN), dense_weight=0.4, lexical_weight=1.3, exact_weight=2.0)
+    plain = replace(rows.request("one", asked, identity=ANN), dense_weight=0.4, lexical_weight=1.3, exact_weight=2.0)
     found = rows.search.search(explained(plain)).candidates
     assert len(found) == 5
     assert [replace(row, explanation=None) for row in found] == list(rows.search.search(plain).candidates)
@@ -49,7 +50,7 @@ def test_parts_add_up_to_the_score_and_words_to_bm25(rows: SearchRows) -> None:
         assert ranks == {name: rank for name, rank in expected.items() if rank is not None}
         assert row.explanation.terms is not None
         assert sum(term.part for term in row.explanation.terms) == pytest.approx(row.bm25, rel=1e-5, abs=1e-6)
-        assert {term.term for term in row.explanation.terms} <= set(query_terms(ASKED))
+        assert {term.term for term in row.explanation.terms} <= set(query_terms(asked))
         assert row.explanation.allowed_by == "user:ann reads the session; the file has no list of its own"
     assert "renew_lease" in {term.term for row in found for term in (row.explanation and row.explanation.terms) or ()}
     assert {part.name for row in found if row.explanation for part in row.explanation.parts} == {

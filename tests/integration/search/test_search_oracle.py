@@ -43,10 +43,11 @@ def random_text(chance: random.Random) -> str:
 
 
 def random_question(chance: random.Random) -> str:
-    """Often with a name (`WORDS` holds some) and now and then with a phrase in quotes."""
+    """Often with a name (`WORDS` holds some), now and then with a phrase in quotes, or with a title above it."""
+    title = f"{random_text(chance)}\n" if chance.random() < 0.3 else ""
     quoted = f' "{chance.choice(WORDS)} {chance.choice(WORDS)}"' if chance.random() < 0.3 else ""
     named = chance.choice(["", "", " f1.py", " src/app.py", " f12.py f3.py"])
-    return random_text(chance) + quoted + named
+    return title + random_text(chance) + quoted + named
 
 
 def random_file(chance: random.Random, number: int) -> TextFile:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from strata.retrieval.bm25 import K1, B, idf, scores, weight
+from strata.retrieval.bm25 import K1, LEADING_WEIGHT, B, idf, scores, weight
 
 
 def test_weight_grows_with_repetition_up_to_a_bound_and_falls_with_length() -> None:
@@ -31,3 +31,13 @@ def test_score_is_the_sum_over_distinct_terms_best_first_ties_by_id() -> None:
     assert dict(ranked)[7] == pytest.approx(math.log(1 + 1.5 / 3.5) + math.log(1 + 3.5 / 1.5))
     assert scores(["a"], {2: {"a": 1}, 1: {"a": 1}}, {1: 1.0, 2: 1.0})[0][0] == 1
     assert scores([], chunks, dict.fromkeys(chunks, 2.0)) == []
+
+
+def test_terms_that_lead_a_question_count_more() -> None:
+    chunks = {1: {"upload": 1}, 2: {"upload": 1, "time": 1}, 3: {"time": 1}}
+    averages = dict.fromkeys(chunks, 1.0)
+    plain = dict(scores(["upload", "time"], chunks, averages))
+    led = dict(scores(["upload", "time"], chunks, averages, ["upload", "unasked"]))
+    assert led[1] == pytest.approx(LEADING_WEIGHT * plain[1])
+    assert led[3] == plain[3]
+    assert led[2] == pytest.approx(plain[2] * (LEADING_WEIGHT + 1) / 2)

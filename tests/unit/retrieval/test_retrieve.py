@@ -87,6 +87,14 @@ def test_question_is_searched_by_meaning_and_by_words(
     assert search.requests[0].depth == 50
 
 
+def test_the_first_line_of_a_report_leads_it(retriever: Retriever, search: FakeChunkSearch) -> None:
+    report = "Secrets are lost\n\nAfter a restart nothing is left of them."
+    retriever.retrieve(question(report))
+    retriever.retrieve_lexical_code(question(report))
+    retriever.retrieve(question(f"{report.splitlines()[0]}\n"))
+    assert [request.leading_terms for request in search.requests] == [("secret", "lost"), ("secret", "lost"), ()]
+
+
 @pytest.mark.parametrize("text", ["", "   ", "\n", "!!!", "🙂", "\u200b", "\x00", "\ud800", "?? :: --"])
 def test_question_without_a_word_is_refused_before_anything_is_called(
     retriever: Retriever, search: FakeChunkSearch, embedder: StrictEmbedder, text: str

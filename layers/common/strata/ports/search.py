@@ -14,7 +14,8 @@ from strata.model.links import Drifted, Links
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty.
+    """A question ready for the database: `embedding` is None for a lexical-only search, `terms` may be empty. Of these
+    the `leading_terms` count `bm25.LEADING_WEIGHT` times.
 
     `names` are what the question asks for letter for letter: rows that hold them are a list of their own; so are the
     neighbours of the best rows over links, unless `structural_weight` is 0. Each list gives `depth` rows to the fusion,
@@ -28,6 +29,7 @@ class SearchRequest:
     embedding_model: str | None
     terms: tuple[str, ...]
     depth: int
+    leading_terms: tuple[str, ...] = ()
     names: Names = field(default_factory=Names)
     rows: int = 0
     dense_weight: float = 1.0

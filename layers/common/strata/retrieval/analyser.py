@@ -100,6 +100,16 @@ def query_terms(text: str) -> tuple[str, ...]:
     return tuple(term for term in terms if term not in stop_words) or tuple(terms)
 
 
+def leading_terms(text: str) -> tuple[str, ...]:
+    """The terms of a question's first line, where others follow; none where it has but one.
+
+    >>> leading_terms("Upload fails\\n\\nI sent a file and got a timeout."), leading_terms("Why do uploads fail?")
+    (('upload', 'fail'), ())
+    """
+    first, _, rest = text.strip().partition("\n")
+    return query_terms(first) if rest else ()
+
+
 # Words that hold a sentence together, and the small talk of questions. Words that also name things are left out: "том"
 # is a volume, "быть" shares its stem with "быт", "get" is half of what functions do.
 _STOP_WORDS = """

@@ -14,7 +14,7 @@ from strata.ports.embedding import Embedder
 from strata.ports.generation import Expander
 from strata.ports.reranking import Reranker
 from strata.ports.search import ChunkSearch, SearchRequest
-from strata.retrieval.analyser import query_terms
+from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
 from strata.retrieval.naming import names_in
@@ -69,6 +69,7 @@ class Retriever:
                 embedding=self._embedded(question.text, expansion),
                 embedding_model=self.embedder.model_id,
                 terms=tuple(dict.fromkeys((*terms, *query_terms(expansion.query)))),
+                leading_terms=leading_terms(question.text),
                 names=names_in(question.text),
                 depth=self.depth,
                 rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
@@ -111,7 +112,14 @@ class Retriever:
             return ()
         question = _checked(question)
         code = replace(question, filter=replace(question.filter, layers=(Layer.C0_SOURCE_CHUNKS,)))
-        request = SearchRequest(question=code, embedding=None, embedding_model=None, terms=terms, depth=self.depth)
+        request = SearchRequest(
+            question=code,
+            embedding=None,
+            embedding_model=None,
+            terms=terms,
+            leading_terms=leading_terms(question.text),
+            depth=self.depth,
+        )
         return self.search.search(request).candidates
 
     def retrieve_exact_files(

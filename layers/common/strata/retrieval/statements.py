@@ -25,6 +25,7 @@ from strata.model.access import Identity
 from strata.model.asking import Filter, Names
 from strata.model.corpus import EMBEDDED_LAYERS, Layer, Vector
 from strata.ports.search import SearchRequest
+from strata.retrieval.bm25 import LEADING_WEIGHT
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
 from strata.retrieval.fusion import RANK_CONSTANT
 
@@ -147,6 +148,10 @@ dense AS (
 # mostly nothing is left to draw. The result is that of looking up every term. Where preferences come before the score,
 # the threshold holds only if the whole list is of the best kind.
 # MATERIALIZED: computed once, not for each chunk.
+_LEADING = sql.SQL("""
+                   * CASE WHEN held.term_id = ANY (ARRAY(
+                         SELECT term_id FROM rag_terms WHERE term = ANY (%(leading_terms)s::text[])
+                     )) THEN {leading_weight} ELSE 1 END""")
 _LEXICAL = sql.SQL("""
 covered AS MATERIALIZED (
     SELECT counted.layer, counted.chunk_count FROM rag_index_layers AS counted
@@ -160,7 +165,7 @@ asked AS MATERIALIZED (
         SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
                ln(1 + ((SELECT sum(chunk_count) FROM covered)::float8 - sum(held.document_frequency) + 0.5)
-                      / (sum(held.document_frequency) + 0.5)) AS idf
+                      / (sum(held.document_frequency) + 0.5)){leading} AS idf
         FROM covered CROSS JOIN LATERAL (
             SELECT counted.term_id, counted.document_frequency, counted.greatest_weight FROM rag_index_terms AS counted
             WHERE {counted_in_index} AND counted.layer = covered.layer
@@ -508,6 +513,7 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         preferred_first=preferred_first,
     )
     lexical = _LEXICAL.format(
+        leading=_LEADING.format(leading_weight=sql.Literal(LEADING_WEIGHT)) if request.leading_terms else sql.SQL(""),
         preferences=preferences,
         allowed=allowed,
         preferred_first=preferred_first,
@@ -547,6 +553,7 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
         "terms": list(request.terms),
+        "leading_terms": list(request.leading_terms),
         "depth": max(request.depth, rows),
         "rows": rows,
         "first_rows": int(FIRST_SHARE * rows),
