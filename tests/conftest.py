@@ -16,6 +16,7 @@ settings.load_profile("strata")
 
 pytest.register_assert_rewrite("tests.support")
 
+from tests.support.pooler import Pooler, transaction_pooler  # noqa: E402
 from tests.support.postgres import PostgresServer, TestDatabase  # noqa: E402
 from tests.support.postgres import postgres_server as _postgres_server  # noqa: E402
 
@@ -27,22 +28,32 @@ def postgres_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def pooler(postgres_server: PostgresServer) -> Iterator[Pooler | None]:
+    """With `STRATA_TEST_POOLER`, PgBouncer before that server: every test that can do so goes through it."""
+    if "STRATA_TEST_POOLER" in os.environ:
+        with transaction_pooler(postgres_server.url) as started:
+            yield started
+    else:
+        yield None
+
+
 @pytest.fixture
-def postgres(postgres_server: PostgresServer) -> Iterator[TestDatabase]:
+def postgres(postgres_server: PostgresServer, pooler: Pooler | None) -> Iterator[TestDatabase]:
     """A migrated database without rows, for this test alone."""
     with postgres_server.emptied_database() as database:
-        yield database
+        yield pooler.pooled(database) if pooler else database
 
 
 @pytest.fixture
-def fresh_postgres(postgres_server: PostgresServer) -> Iterator[TestDatabase]:
+def fresh_postgres(postgres_server: PostgresServer, pooler: Pooler | None) -> Iterator[TestDatabase]:
     """A new, migrated database, for a test that changes the schema or looks at the planner's statistics."""
     with postgres_server.fresh_database() as database:
-        yield database
+        yield pooler.pooled(database) if pooler else database
 
 
 @pytest.fixture(scope="module")
-def module_postgres(postgres_server: PostgresServer) -> Iterator[TestDatabase]:
+def module_postgres(postgres_server: PostgresServer, pooler: Pooler | None) -> Iterator[TestDatabase]:
     """A fresh, migrated database for the tests of one module, which share its rows."""
     with postgres_server.fresh_database() as database:
-        yield database
+        yield pooler.pooled(database) if pooler else database

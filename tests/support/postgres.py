@@ -83,6 +83,17 @@ class PostgresServer:
         finally:
             self._empty(self._shared)
 
+    @contextmanager
+    def roles_put_back(self) -> Iterator[None]:
+        """Roles belong to the whole server: for a test that gives them other passwords."""
+        try:
+            yield
+        finally:
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                for role in ROLES:
+                    statement = sql.SQL("ALTER ROLE {} PASSWORD {}")
+                    connection.execute(statement.format(sql.Identifier(role), sql.Literal(PASSWORD)))
+
     def close(self) -> None:
         for name in filter(None, (self._template, self._shared)):
             self._drop(name)
