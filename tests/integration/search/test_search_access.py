@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import LiteralString
 
 import psycopg
@@ -102,6 +102,19 @@ def test_a_foreign_session_looks_like_none_at_all(private: SearchRows, session_i
             call()
         messages.append(caught.value.message)
     assert set(messages) == {SessionNotFound().message}
+
+
+@pytest.mark.parametrize("hidden", ["ann", "none", "a/ann.py", '"webhook ann"', "ann.py none.py"])
+def test_a_word_or_name_of_hidden_files_alone_changes_nothing(private: SearchRows, hidden: str) -> None:
+    """What a search of `webhook` beside it finds is, figures included, what it finds beside words that nobody wrote."""
+
+    def found(beside: str) -> object:
+        request = private.request("shared", f"webhook {beside}", identity=BOB)
+        vector = unit_vector("webhook")
+        asked = replace(request, embedding=vector, question=replace(request.question, explain=True), depth=2)
+        return private.search.search(replace(asked, question=replace(asked.question, text="webhook")))
+
+    assert found(hidden) == found(hidden.replace("ann", "qqq").replace("none", "zzz"))
 
 
 def test_sources_come_for_readable_chunks_of_this_session_only(private: SearchRows) -> None:
