@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,6 +29,14 @@ from strata_eval.vector_cache import CachedEmbedder
 GIVEN = "-given"
 """After a set's name: the chunks that the set brings along, in place of our own."""
 IDENTITY = Identity(subject="eval", tenant="eval")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedSet:
+    """`failed` are the files that could not be indexed, with the reason: no question finds them."""
+
+    chunks: int
+    failed: Mapping[str, str]
 
 
 def folder_of(data: Path, name: str) -> Path:
@@ -55,8 +63,8 @@ def index_set(
     sessions: SessionStore,
     cache: BlobCache,
     preambler: Preambler | None = None,
-) -> int:
-    """Parse, cut, embed and commit every file of the set into its session (`session_of`); returns its chunks."""
+) -> IndexedSet:
+    """Parse, cut, embed and commit every file of the set into its session (`session_of`)."""
     session_id, project_id = session_of(judged.name, preambled=preambler is not None), session_of(judged.name)
     version = pipeline_version("" if preambler is None else preambler.version)
     sessions.create(
@@ -117,7 +125,7 @@ def index_set(
             counters=Counters(indexed_files=len(upserts), failed_files=len(failed)),
         )
     )
-    return committed.chunks
+    return IndexedSet(chunks=committed.chunks, failed=failed)
 
 
 def _preambled(preambler: Preambler, texts: Sequence[str], chunks: Sequence[list[Chunk]]) -> list[list[Chunk]]:

@@ -54,7 +54,7 @@ def run_set(
     models = models or OptionalModels()
     judged = read_any_set(data, name)
     golden = read_golden(folder_of(data, name))
-    chunks = index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache)
+    indexed = index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache)
     bench = Bench(search=search, embedder=embedder, name=name, layers=tuple(layers), models=models)
     for query in judged.queries:  # so that no step's time has the embedding in it
         _answered(lambda text: embedder.embed_query(checked_text(text)), query.text[:8_000])
@@ -104,7 +104,8 @@ def run_set(
         "queries": len(judged.queries),
         "unjudged": judged.unjudged,
         "files": len(judged.documents),
-        "chunks": chunks,
+        "failed": dict(indexed.failed),
+        "chunks": indexed.chunks,
         "arms": {arm: dict(of.metrics) for arm, of in arms.items()},
         "envelope": envelope(arms, final),
         "steps": climbed,

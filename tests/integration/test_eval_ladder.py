@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strata.errors import ConfigurationError
+from strata.errors import ConfigurationError, EmbedderRejected
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
@@ -125,6 +125,20 @@ def test_the_final_figures_are_those_of_the_pipeline_as_it_ships_whatever_is_cli
 def test_a_step_is_kept_for_a_gain_that_is_shown(gains: list[float], verdict: str) -> None:
     change = paired_bootstrap([0.5] * len(gains), [0.5 + gain for gain in gains])
     assert verdict_on(change) == verdict
+
+
+def test_a_file_that_can_not_be_indexed_is_named_and_not_found(climb: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    embed = HashedEmbedder.embed_documents
+
+    def refusing(self: HashedEmbedder, texts: Sequence[str]) -> object:
+        if any("read_archive" in text for text in texts):
+            raise EmbedderRejected("No vector for that.")
+        return embed(self, texts)
+
+    monkeypatch.setattr(HashedEmbedder, "embed_documents", refusing)
+    report = climb(["naive"])
+    assert report["failed"].keys() == {"upload.py"}
+    assert report["final"]["hit@10"] == 0.5
 
 
 def test_a_query_that_the_search_refuses_finds_nothing(climb: Run, data: Path) -> None:
