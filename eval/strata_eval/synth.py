@@ -37,8 +37,10 @@ QUESTION_PROMPT = """You write questions that test a search engine over a softwa
 - Use the language of the passage. Answer with the question alone.
 """
 _HEADING = re.compile(r"#{2,4}[ \t]+(\S[^\n]*?)[ \t]*(?:\{#[^}\n]*\})?[ \t]*#*")
+_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _MARKUP = re.compile(r"[`*_\[\]]|\([^)\s]*\)")
+_NO_TITLE = ("-", "*", "+", ">", "|", "#")
 _Documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -139,6 +141,8 @@ def _chosen(files: Mapping[str, str], *, most: int, seed: int) -> list[Synthetic
 def _questions(path: str, text: str) -> Iterator[Synthetic]:
     if path.endswith((".md", ".markdown", ".mdx")):
         yield from _of_markdown(path, text.split("\n"))
+    elif path.endswith((".rst", ".rest")):
+        yield from _of_restructured(path, text.split("\n"))
     elif path.endswith((".py", ".pyi")):
         yield from _of_python(path, text)
 
@@ -154,10 +158,41 @@ def _of_markdown(path: str, lines: list[str]) -> Iterator[Synthetic]:
     for number, line in enumerate(lines):
         if _FENCE.match(line):
             fenced = not fenced
-        elif not fenced and (match := _HEADING.fullmatch(line)):
-            heading = " ".join(_MARKUP.sub(" ", match[1]).split())
-            if len(heading.split()) >= MIN_HEADING_WORDS:
-                yield Synthetic(text=heading, path=path, start=number, end=number + 1, source="heading")
+        elif fenced:
+            continue
+        elif match := _HEADING.fullmatch(line):
+            yield from _heading(path, match[1], number, number + 1)
+        elif _underlined(lines, number) == "-" and not lines[number - 1].lstrip().startswith(_NO_TITLE):
+            yield from _heading(path, lines[number - 1], number - 1, number + 1)
+
+
+def _of_restructured(path: str, lines: list[str]) -> Iterator[Synthetic]:
+    """The first style of underline is the document's title."""
+    styles = [(number, style) for number in range(len(lines)) if (style := _underlined(lines, number))]
+    for number, style in styles:
+        if style != styles[0][1]:
+            yield from _heading(path, lines[number - 1].replace("``", "`"), number - len(style), number + 1)
+
+
+def _underlined(lines: list[str], number: int) -> str:
+    """The sign of which this line is made, where it underlines a paragraph of one line: twice with a line of it above.
+
+    Else nothing.
+    """
+    match = _UNDERLINE.fullmatch(lines[number])
+    title = lines[number - 1].rstrip() if number else ""
+    if match is None or not title or title[0].isspace() or len(lines[number].rstrip()) < len(title):
+        return ""
+    above = lines[number - 2].rstrip() if number > 1 else ""
+    if above == lines[number].rstrip():
+        return match[1] * 2
+    return "" if above else match[1]
+
+
+def _heading(path: str, markup: str, start: int, end: int) -> Iterator[Synthetic]:
+    heading = " ".join(_MARKUP.sub(" ", markup).split())
+    if len(heading.split()) >= MIN_HEADING_WORDS:
+        yield Synthetic(text=heading, path=path, start=start, end=end, source="heading")
 
 
 def _of_python(path: str, text: str) -> Iterator[Synthetic]:

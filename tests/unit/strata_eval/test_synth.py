@@ -46,6 +46,22 @@ def test_what_is_asked_is_cut_out_of_what_is_searched(tmp_path: Path) -> None:
     assert {path for paths in judged.relevant.values() for path in paths} == {"guide.md", "lock.py"}
 
 
+def test_underlined_headings_ask_too(tmp_path: Path) -> None:
+    files = {
+        "old.md": "The whole old guide\n===================\n\nHow a lease ends\n----------------\n\nBy time.\n\n"
+        "| a table row here |\n|---|\n\n- an item of a list\n---\n\n"
+        "A paragraph of two\nlines and a rule\n----------------\n",
+        "guide.rst": "===================\nThe title of it all\n===================\n\n"
+        "Who may ``read`` it\n-------------------\n\nAnybody.\n\nShort one\n~~~~~~~~~\n\n"
+        "Where all the logs go\n~~~~~~~~~~~~~~~~~~~~~\n\nTo a file.\n",
+    }
+    assert write_synthetic(files, tmp_path) == {"heading": 3}
+    assert set(questions(tmp_path)) == {"How a lease ends", "Who may read it", "Where all the logs go"}
+    texts = {document.path: document.text for document in read_set(tmp_path).documents}
+    assert "----\n\nBy time" not in texts["old.md"]
+    assert "~~~~~~~~~~~~~~~~~~~~~" not in texts["guide.rst"]
+
+
 def test_what_stands_elsewhere_too_is_no_question(tmp_path: Path) -> None:
     write_synthetic({**FILES, "copy.md": "See *what the lock*  is for.\n"}, tmp_path)
     assert "What the lock is for" not in questions(tmp_path)
