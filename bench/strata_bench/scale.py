@@ -92,8 +92,7 @@ class _Growth:
         return measured
 
     def of_sessions(self, counts: Sequence[int]) -> list[dict[str, Any]]:
-        """`planning_ms` is the median for a whole question; `backend_mb` is what the database's process for one
-        connection holds by itself when that has asked every session once."""
+        """As of one session, and what a connection pays for asking all of them (`session_costs`)."""
         measured: list[dict[str, Any]] = []
         names: list[str] = []
         rows = 0
