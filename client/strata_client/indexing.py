@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from strata_client.client import StrataClient
+from strata_client.errors import ClientError, StrataApiError
 from strata_client.events import JobEvent
-from strata_client.packing import PackingLimits, Snapshot, pack
+from strata_client.packing import PackingLimits, Snapshot, pack, require_folder
 from strata_client.wire import JobView, PathReason, SessionView
+
+_SESSION_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NOT_FOUND = 404
 
 
 class IndexWatcher(Protocol):
@@ -54,7 +58,13 @@ def index_folder(
     limits: PackingLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> IndexedFolder:
-    """Make the session's index equal to the folder, and wait until it is; `reindex`: as a new index."""
+    """Make the session's index equal to the folder, and wait until it is; `reindex`: as a new index.
+
+    Packing a large folder takes a while: what would be refused after it (a name that is none, a server that is not
+    there, a token that is not valid) is refused before.
+    """
+    require_folder(root)
+    _check_reachable(client, session_id)
     with pack(root, limits=limits, on_file=watcher.packing) as snapshot:
         watcher.packed(snapshot)
         started = clock()
@@ -72,6 +82,20 @@ def index_folder(
             skipped_here=snapshot.skipped,
             seconds=clock() - started,
         )
+
+
+def _check_reachable(client: StrataClient, session_id: str) -> None:
+    """Raises `ClientError`. That there is no such session yet, or none of the caller's, is told when it is opened."""
+    if not _SESSION_NAME.fullmatch(session_id):
+        raise ClientError(
+            f"{session_id!r} is no session's name: 1 to 100 letters, digits, dots, dashes and underscores, the first a "
+            "letter or a digit."
+        )
+    try:
+        client.session(session_id)
+    except StrataApiError as error:
+        if error.status != NOT_FOUND:
+            raise
 
 
 def name_from(root: Path) -> str:

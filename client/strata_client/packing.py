@@ -9,7 +9,7 @@ import stat
 import tarfile
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -74,8 +74,7 @@ def pack(
     count and size; a file above its own cap is skipped.
     """
     limits = limits or PackingLimits()
-    if not root.is_dir():
-        raise PackingError(f"{root} is not a folder; name the project's folder.")
+    require_folder(root)
     skipped: list[PathReason] = []
     files = total_bytes = 0
     with tempfile.TemporaryDirectory(prefix="strata-") as folder:
@@ -101,7 +100,7 @@ def pack(
                     skipped.append(found)
         archive_bytes = archive.stat().st_size
         if not files:
-            raise PackingError(f"{root} holds no file to index: all {len(skipped)} entries were skipped.")
+            raise PackingError(f"{root} holds no file to index: {_why_nothing(skipped)}")
         if archive_bytes > limits.max_archive_bytes:
             raise PackingError(
                 f"The packed folder has {archive_bytes:,} bytes, more than the {limits.max_archive_bytes:,} that one "
@@ -114,6 +113,19 @@ def pack(
             total_bytes=total_bytes,
             skipped=tuple(skipped),
         )
+
+
+def require_folder(root: Path) -> None:
+    """Raises `PackingError` for what is no folder."""
+    if not root.is_dir():
+        raise PackingError(f"{root} is not a folder; name the project's folder.")
+
+
+def _why_nothing(skipped: Sequence[PathReason]) -> str:
+    if not skipped:
+        return "it is empty."
+    first = skipped[0]
+    return f"all {len(skipped)} entries are left out, the first, {first['path']!r}, because: {first['reason']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from strata_client.client import StrataClient
 from strata_client.errors import StrataApiError
 from strata_local.tokens import dev_token
 from strata_local.up import LocalCloud
-from tests.support.courier import FILES, paths_found, snapshot, tar_gz
+from tests.support.courier import FILES, paths_found, send_change, snapshot, tar_gz
 
 pytestmark = pytest.mark.e2e
 
@@ -191,6 +193,23 @@ def test_a_service_gets_the_final_counters_with_its_answer(cloud: LocalCloud) ->
             headers={"Authorization": f"Bearer {token}"},
         )
         assert (reply.status_code, reply.json()["error"]["code"]) == (403, "forbidden")
+
+
+def test_twenty_senders_at_once_each_in_its_own_process(cloud: LocalCloud, client: StrataClient) -> None:
+    """A public report's case 56: one job runs at a time, in the order of acceptance; the index is one of the inputs."""
+    assert snapshot(client, "raced", tar_gz(FILES))["status"] == "done"
+    texts = [f"# Number {number}\n" for number in range(20)]
+    with ProcessPoolExecutor(len(texts), mp_context=get_context("forkserver")) as senders:
+        sent = [senders.submit(send_change, cloud.api_url, "raced", "shared.md", text) for text in texts]
+        text_of = dict(zip((future.result() for future in sent), texts, strict=True))
+    ended = sorted((client.wait_for(job_id, timeout_s=120) for job_id in text_of), key=lambda job: job["seq"] or 0)
+    assert {job["status"] for job in ended} == {"done"}
+    assert [job["seq"] for job in ended] == list(range(2, 22))
+    assert [job["generation"] for job in ended] == list(range(2, 22))
+    rows = client.retrieve("raced", "Number", limit=20, path_prefixes=["shared.md"])["rows"]
+    assert {row["content"].strip() for row in rows if row["layer"].startswith("D3")} == {
+        text_of[ended[-1]["job_id"]].strip()
+    }
 
 
 def test_the_sweep_finds_work_that_nobody_is_doing(cloud: LocalCloud, client: StrataClient) -> None:

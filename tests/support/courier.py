@@ -53,5 +53,11 @@ def snapshot(client: StrataClient, session: str, archive: bytes, format: Any = "
     return client.wait_for(opened["job"]["job_id"], timeout_s=120)
 
 
+def send_change(api_url: str, session: str, path: str, content: str) -> str:
+    """For a sender in a process of its own: the job's name."""
+    with StrataClient(api_url) as client:
+        return client.changes(session, [{"op": "upsert", "path": path, "content": content}])["job_id"]
+
+
 def paths_found(client: StrataClient, session: str, query: str) -> list[str]:
     return [row["path"] for row in client.retrieve(session, query, limit=20)["rows"]]

@@ -421,7 +421,7 @@ def drift(session: Session, as_json: AsJson = False, api: Api = None, token: Tok
         ],
     )
     if not found["drift"]:
-        screen.note("Every name leads somewhere.")
+        screen.note("No document names something of this project that is not there.")
     if found["truncated"]:
         screen.note("There is more; these are the first.")
 

@@ -256,6 +256,9 @@ def test_a_bad_upload_ends_its_job_and_the_old_index_stays(
 
 
 def test_twenty_parallel_requests_are_worked_one_after_another(stack: Stack) -> None:
+    """A public report's case 56, with senders and workers that are threads; `tests/e2e/test_order.py` has it with a
+    process for each.
+    """
     stack.snapshot_of({})
     together = threading.Barrier(20)
 

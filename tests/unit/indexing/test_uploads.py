@@ -168,6 +168,10 @@ ESCAPES = [
 @pytest.mark.parametrize("upload_format", FORMATS)
 @pytest.mark.parametrize("name", ESCAPES)
 def test_a_path_out_of_the_project_ends_the_upload(name: str, upload_format: str) -> None:
+    """A public report's case 66 asks for a refusal per entry. The whole upload is refused instead (decision 8), with
+    the entry's name as the reason: a snapshot that lacked the refused files would remove them from the index and still
+    end as `done`, and an archive that was made to escape is no list to trust. `a/../b.md` is refused too.
+    """
     with pytest.raises(UnsafeEntry, match="not inside the project"):
         entries_of(packed({"ok.md": "x", name: "x"}, upload_format), upload_format)
 

@@ -140,6 +140,21 @@ def test_failures_are_told_with_their_reasons(run: Run, api: FakeApi) -> None:
     assert "There is no such session." in " ".join(outcome.out.split())
 
 
+@pytest.mark.parametrize("name", ["bad/name", "", "../x", "a b", "-x", "x" * 101, "проект", "x\n"])
+def test_index_packs_nothing_for_a_name_that_is_none(run: Run, api: FakeApi, folder: Path, name: str) -> None:
+    outcome = run("index", str(folder), f"--session={name}", "--api", api.url)
+    assert outcome.status == 1
+    assert "letters, digits, dots, dashes and underscores" in outcome.err
+    assert "Packed" not in outcome.err + outcome.out
+    assert api.requests == []
+
+
+def test_index_packs_nothing_for_a_server_that_is_not_there(run: Run, folder: Path) -> None:
+    outcome = run("index", str(folder), "--session", "shop", "--api", "http://127.0.0.1:9")
+    assert (outcome.status, "strata up" in outcome.err) == (1, True)
+    assert "Packed" not in outcome.err + outcome.out
+
+
 def test_index_sends_the_folder_and_says_what_became_of_it(run: Run, api: FakeApi, folder: Path) -> None:
     outcome = run("index", str(folder), "--session", "shop", "--json", "--api", api.url)
 
@@ -148,6 +163,7 @@ def test_index_sends_the_folder_and_says_what_became_of_it(run: Run, api: FakeAp
     assert outcome.json["packed"]["files"] == 3
     assert outcome.json["skipped_here"] == [{"path": "a.log", "reason": "ignored by .gitignore"}]
     assert [(request.method, request.path) for request in api.requests] == [
+        ("GET", "/api/rag/sessions/shop"),
         ("POST", "/api/rag/sessions"),
         ("POST", "/store"),
         ("GET", "/api/rag/jobs/job-1/events"),
@@ -394,7 +410,10 @@ def test_drift_is_a_table_and_none_is_said(run: Run, api: FakeApi) -> None:
     assert all(text in outcome.out for text in ("docs/a.md:3", "symbol", "shop.Gone"))
     nothing = {"session_id": "shop", "drift": [], "truncated": False}
     api.on("GET", "/api/rag/sessions/shop/drift", json_reply(nothing))
-    assert "Every name leads somewhere." in run("drift", "-s", "shop", "--api", api.url).err
+    assert (
+        "No document names something of this project that is not there."
+        in run("drift", "-s", "shop", "--api", api.url).err
+    )
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
