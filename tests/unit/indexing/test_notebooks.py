@@ -4,11 +4,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strata.errors import FileUnreadable
 from strata.indexing.reading import read_text
 from strata.model.corpus import Layer
-from tests.support.parsing import assert_true_to_the_source, chunks_of, parsed, sections_of
+from tests.support.parsing import assert_true_to_the_source, chunks_of, parsed, sections_of, uncovered_lines
 
 PNG = "iVBORw0KGgo" + "A" * 5_000
 
@@ -92,3 +94,51 @@ def test_a_broken_cell_is_left_out(cell: Any) -> None:
 
 def test_a_notebook_without_text_has_no_chunk() -> None:
     assert chunks_of("a.ipynb", notebook(code("")), Layer.D3_SECTION_INDEX) == []
+
+
+KEYS = ["cells", "cell_type", "source", "input", "level", "metadata", "language_info", "name", "worksheets", "outputs"]
+VALUES = [
+    "code", "markdown", "raw", "heading", "# H\n", "```\nx", "x = 1\r\ny", "\ud800", "\x00", "\u2028", "", "python", 3,
+    -1, None, True, 1.5,
+]  # fmt: skip
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+
+
+ANYTHING = st.recursive(st.sampled_from(VALUES), nested, max_leaves=30)
+
+
+@pytest.mark.parametrize("cells", [3, True, "x", {"a": 1}, None])
+def test_a_broken_sheet_is_left_out(cells: Any) -> None:
+    file = json.dumps({"worksheets": [{"cells": cells}, {"cells": [{"cell_type": "markdown", "source": "# H\nx"}]}]})
+    assert sections_of(file, "a.ipynb") == ["H"]
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=4))
+def test_any_json_is_a_notebook_with_true_chunks_or_fails_alone(content: dict[str, Any]) -> None:
+    file = json.dumps(content).encode()
+    try:
+        read_text("a.ipynb", file)
+    except FileUnreadable:
+        return
+    chunks = parsed("a.ipynb", file).chunks
+    assert_true_to_the_source("a.ipynb", file, chunks)
+    assert uncovered_lines("a.ipynb", file, chunks) == []
+    assert all(not 0xD800 <= ord(character) <= 0xDFFF for chunk in chunks for character in chunk.content)
+
+
+CELLS = st.fixed_dictionaries(
+    {"cell_type": st.sampled_from(["code", "markdown", "raw", "heading", "none"])},
+    optional={"source": ANYTHING, "input": ANYTHING, "level": ANYTHING, "outputs": ANYTHING},
+)
+
+
+@given(st.lists(CELLS | ANYTHING, max_size=8), ANYTHING)
+def test_any_cells_have_true_chunks(cells: list[Any], metadata: object) -> None:
+    file = json.dumps({"cells": cells, "metadata": metadata}).encode()
+    chunks = parsed("a.ipynb", file).chunks
+    assert_true_to_the_source("a.ipynb", file, chunks)
+    assert uncovered_lines("a.ipynb", file, chunks) == []
+    assert all(not 0xD800 <= ord(character) <= 0xDFFF for chunk in chunks for character in chunk.content)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from strata.errors import EmbedderRejected, EmbedderUnavailable, LockLost
+from strata.indexing import prepare as prepare_module
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import (
     BATCH_FILES,
@@ -113,6 +114,18 @@ def test_one_unreadable_file_among_many_fails_alone() -> None:
     done, cache = prepare({**files, "bad.md": "привет".encode("cp1251")})
     assert kept_paths(cache) == sorted(files)
     assert done.failed == {"bad.md": "It is not UTF-8 text (line 1): save it as UTF-8."}
+
+
+def test_a_file_that_its_parser_did_not_expect_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a parser raises: a fault of ours costs one file."""
+
+    def failing(path: str, text: str) -> None:
+        raise TypeError(text)
+
+    monkeypatch.setitem(prepare_module.CODE_PARSERS, ".odd", failing)
+    result, cache = prepare({"a.odd": "a secret", "b.md": "# B\n"})
+    assert result.failed == {"a.odd": "Its parser failed on it (TypeError); please report the file."}
+    assert kept_paths(cache) == ["b.md"]
 
 
 def test_notes_of_the_parser_are_kept() -> None:

@@ -19,8 +19,8 @@ from strata.ports.generation import Generator
 from strata.ports.search import ChunkSearch
 from strata.retrieval.retrieve import Retriever
 
-MAX_SEARCHES = 3
-"""How often a question is searched anew when a commit replaces its candidates before their lines are read."""
+PATIENCE_S = 2.0
+"""How long a question is searched anew when commits replace its candidates before their lines are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,9 @@ class Answerer:
         cache: Literal["hit", "miss"] = "hit" if found else "miss"
         retrieved = found or self.retriever.retrieve(question)
         texts = self._read(retrieved, question)
-        for _ in range(MAX_SEARCHES - 1):
-            if all(candidate.chunk_id in texts for candidate in retrieved.candidates):
+        limit = time.monotonic() + PATIENCE_S
+        while not all(candidate.chunk_id in texts for candidate in retrieved.candidates):
+            if time.monotonic() > limit:
                 break
             retrieved, cache = self.retriever.retrieve(question), "miss"
             texts = self._read(retrieved, question)

@@ -27,7 +27,8 @@ def notebook_text(text: str) -> str:
         raise FileUnreadable("It is no notebook: it holds no cells.")
     cells = notebook.get("cells")
     if cells is None and isinstance(sheets := notebook.get("worksheets"), list):  # format 3
-        cells = [cell for sheet in sheets if isinstance(sheet, dict) for cell in sheet.get("cells") or ()]
+        found = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+        cells = [cell for cells_ in found if isinstance(cells_, list) for cell in cells_]
     if not isinstance(cells, list):
         raise FileUnreadable("It is no notebook: it holds no cells.")
     language = _language(notebook)

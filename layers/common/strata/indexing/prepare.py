@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from traceback import extract_tb
 
 import numpy as np
 
@@ -221,6 +222,12 @@ class Preparer:
                 files.append((key, source, _parsed(source)))
             except FileUnreadable as error:
                 done.failed[source.path] = error.message
+            except MemoryError:
+                raise
+            except Exception as error:  # a parser's own fault must not cost the other files, nor the whole job
+                where = extract_tb(error.__traceback__)[-1]
+                _log.error("A parser failed: %s at %s:%s", type(error).__name__, where.filename, where.lineno)
+                done.failed[source.path] = f"Its parser failed on it ({type(error).__name__}); please report the file."
             advanced()
         cut = self.chunker.cut([(source.path, parsed.passages) for _, source, parsed in files])
         return [
