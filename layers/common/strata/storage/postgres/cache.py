@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,11 @@ class PostgresBlobCache:
             known.update(self._database.transact(lambda c: self._known(c, missing)))
         # A conflict would use up an id of the sequence, which ends at 1,000,000,000: only what is new is inserted.
         if missing := [term for term in terms if term not in known]:
-            self._database.transact(lambda c: c.execute(self._sql["add_terms"], {"terms": missing}))
+            known.update(
+                self._database.transact(lambda c: c.execute(self._sql["add_terms"], {"terms": missing}).fetchall())
+            )
+        # What somebody else has added meanwhile.
+        if missing := [term for term in terms if term not in known]:
             known.update(self._database.transact(lambda c: self._known(c, missing)))
         return known
 
@@ -118,26 +122,16 @@ class PostgresBlobCache:
         }
         added = connection.execute(self._sql["add_blobs"], parameters).fetchall()
         reach("in_cache_write")
-        added_blobs: list[tuple[int, PreparedBlob]] = []
-        with connection.cursor().copy(self._sql["copy_chunks"]) as copy:
-            copy.write(copying.HEADER)
-            for blob_id, tenant, repo_id, path, blob_sha, pipeline_version, embedding_model in added:
-                key = BlobKey(
-                    tenant=tenant,
-                    repo_id=repo_id,
-                    path=path,
-                    blob_sha=blob_sha,
-                    pipeline_version=pipeline_version,
-                    embedding_model=embedding_model,
-                )
-                added_blobs.append((blob_id, blobs[key]))
-                copy.write(b"".join(_rows(blob_id, blobs[key].chunks, terms[key], term_ids)))
-            copy.write(copying.TRAILER)
-        with connection.cursor().copy(self._sql["copy_links"]) as copy:
-            copy.write(copying.HEADER)
-            for blob_id, blob in added_blobs:
-                copy.write(b"".join(_link_rows(blob_id, blob.links)))
-            copy.write(copying.TRAILER)
+        added_blobs = [(blob_id, blobs[BlobKey(**dict(zip(_KEY, key, strict=True)))]) for blob_id, *key in added]
+        for statement, rows in (
+            ("copy_chunks", _rows(added_blobs, terms, term_ids)),
+            ("copy_links", (row for blob_id, blob in added_blobs for row in _link_rows(blob_id, blob.links))),
+        ):
+            with connection.cursor().copy(self._sql[statement]) as copy:
+                copy.write(copying.HEADER)
+                while part := b"".join(islice(rows, _ROWS_AT_ONCE)):
+                    copy.write(part)
+                copy.write(copying.TRAILER)
 
     def _refuse_deleted_repositories(self, connection: Connection, keys: Collection[BlobKey]) -> None:
         repositories = sorted({(key.tenant, key.repo_id) for key in keys})
@@ -162,6 +156,8 @@ def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
     }
 
 
+_ROWS_AT_ONCE = 500
+_KEY = ("tenant", "repo_id", "path", "blob_sha", "pipeline_version", "embedding_model")
 _NOTED_LINE = re.compile(r"line (\d{1,9}): ")
 
 
@@ -177,10 +173,11 @@ def _terms(chunks: Sequence[EmbeddedChunk]) -> list[Mapping[str, int]]:
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
+    first = copying.int8(blob_id)
     for link in links:
         yield copying.row(
             (
-                copying.int8(blob_id),
+                first,
                 copying.text(link.kind.value),
                 copying.text(storable_text(link.symbol)),
                 copying.text(storable_text(link.target)),
@@ -192,30 +189,34 @@ def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
 
 
 def _rows(
-    blob_id: int, chunks: Sequence[EmbeddedChunk], terms: Sequence[Mapping[str, int]], term_ids: Mapping[str, int]
+    blobs: Sequence[tuple[int, PreparedBlob]],
+    terms: Mapping[BlobKey, Sequence[Mapping[str, int]]],
+    term_ids: Mapping[str, int],
 ) -> Iterator[bytes]:
-    lengths = [len(counts) for counts in terms]
-    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(terms)), dtype=np.int64, count=sum(lengths))
-    counts = np.fromiter(chain.from_iterable(each.values() for each in terms), dtype=np.int64, count=len(ids))
-    ascending = np.argsort(ids + (np.repeat(np.arange(len(terms)), lengths) << 32))
+    counted = [counts for _, blob in blobs for counts in terms[blob.key]]
+    lengths = list(map(len, counted))
+    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(counted)), dtype=np.int64, count=sum(lengths))
+    counts = np.fromiter(chain.from_iterable(each.values() for each in counted), dtype=np.int64, count=len(ids))
+    ascending = np.argsort(ids + (np.repeat(np.arange(len(counted)), lengths) << 32))
     ids_of, counts_of = (copying.int4_arrays(values[ascending], lengths) for values in (ids, counts))
-    first = copying.int8(blob_id)
-    for embedded, chunk_ids, chunk_counts in zip(chunks, ids_of, counts_of, strict=True):
-        chunk = embedded.chunk
-        yield copying.row(
-            (
-                first,
-                copying.text(chunk.layer.value),
-                copying.int4(chunk.ordinal),
-                copying.text(storable_text(chunk.title)),
-                copying.text(storable_text(chunk.content)),
-                copying.int4(chunk.span.start),
-                copying.int4(chunk.span.end),
-                copying.jsonb(storable_json(chunk.metadata)),
-                None if embedded.embedding is None else copying.halfvec(embedded.embedding),
-                chunk_ids,
-                chunk_counts,
-                copying.int4(embedded.length),
-                chunk.text_key,
+    for blob_id, blob in blobs:
+        first = copying.int8(blob_id)
+        for embedded in blob.chunks:
+            chunk = embedded.chunk
+            yield copying.row(
+                (
+                    first,
+                    copying.text(chunk.layer.value),
+                    copying.int4(chunk.ordinal),
+                    copying.text(storable_text(chunk.title)),
+                    copying.text(storable_text(chunk.content)),
+                    copying.int4(chunk.span.start),
+                    copying.int4(chunk.span.end),
+                    copying.jsonb(storable_json(chunk.metadata)),
+                    copying.NULL if embedded.embedding is None else copying.halfvec(embedded.embedding),
+                    next(ids_of),
+                    next(counts_of),
+                    copying.int4(embedded.length),
+                    copying.bytea(chunk.text_key),
+                )
             )
-        )

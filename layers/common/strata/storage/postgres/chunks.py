@@ -226,7 +226,7 @@ def write(
     """
     written = {
         **parameters,
-        "files": _as_json(entries, blob_ids),
+        "files": _as_json(entries, blob_ids, parameters["repo_id"]),
         "paths": list(blob_ids),
         "embedded_layers": sorted(EMBEDDED_LAYERS),
     }
@@ -258,18 +258,25 @@ def finish(connection: Connection, request: Ordered, session: Any, chunks: int, 
         raise StaleFence
 
 
-def _as_json(entries: Sequence[FileEntry], blob_ids: Mapping[str, int] | None = None) -> str:
-    return json.dumps(
-        [
+def _as_json(
+    entries: Sequence[FileEntry], blob_ids: Mapping[str, int] | None = None, repo_id: str | None = None
+) -> str:
+    files = []
+    for entry in entries:
+        shown_last_modified = entry.last_modified.astimezone(UTC).isoformat() if entry.last_modified else None
+        added_metadata = {"blob_sha": entry.blob_sha, "repo_id": repo_id}
+        if shown_last_modified is not None:
+            added_metadata["last_modified"] = shown_last_modified
+        files.append(
             {
                 "path": entry.path,
                 "blob_id": (blob_ids or {}).get(entry.path),
                 "blob_sha": entry.blob_sha,
                 "acl": None if entry.acl is None else list(entry.acl),
                 "last_modified": entry.last_modified and entry.last_modified.isoformat(),
-                "shown_last_modified": entry.last_modified and entry.last_modified.astimezone(UTC).isoformat(),
+                "shown_last_modified": shown_last_modified,
+                "added_metadata": added_metadata,
                 "size_bytes": entry.size_bytes,
             }
-            for entry in entries
-        ]
-    )
+        )
+    return json.dumps(files)

@@ -68,10 +68,12 @@ LIMIT 1;
 SELECT term, term_id FROM rag_terms WHERE term = ANY (%(terms)s::text[]);
 
 -- name: add_terms
--- Always in the same order, so that two that add the same words wait for each other and never in a circle.
+-- Always in the same order, so that two that add the same words wait for each other and never in a circle. Returns what
+-- was not there.
 INSERT INTO rag_terms (term)
 SELECT term FROM unnest(%(terms)s::text[]) AS t (term) ORDER BY term COLLATE "C"
-ON CONFLICT (term) DO NOTHING;
+ON CONFLICT (term) DO NOTHING
+RETURNING term, term_id;
 
 -- name: add_blobs
 -- The files that were not there; in order, for the same reason as above. `notes` are JSON arrays of texts.

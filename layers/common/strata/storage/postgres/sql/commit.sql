@@ -101,11 +101,9 @@ INSERT INTO rag_chunks (
     index_id, blob_id, path, layer, ordinal, title, content, span_start, span_end, metadata, blob_sha, acl
 )
 SELECT %(index_id)s, c.blob_id, f.path, c.layer, c.ordinal, c.title, c.content, c.span_start, c.span_end,
-       c.metadata || jsonb_strip_nulls(jsonb_build_object(
-           'blob_sha', f.blob_sha, 'repo_id', %(repo_id)s::text, 'last_modified', f.shown_last_modified)),
-       f.blob_sha, f.acl
+       c.metadata || f.added_metadata, f.blob_sha, f.acl
 FROM jsonb_to_recordset(%(files)s::jsonb)
-         AS f (path text, blob_id bigint, blob_sha text, acl text[], shown_last_modified text)
+         AS f (path text, blob_id bigint, blob_sha text, acl text[], added_metadata jsonb)
 JOIN rag_chunk_cache AS c USING (blob_id);
 
 -- name: write_vectors

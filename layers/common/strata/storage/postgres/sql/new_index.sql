@@ -54,6 +54,7 @@ INSERT INTO rag_index_layers (index_id, layer, chunk_count, pinned_average_lengt
 SELECT %(index_id)s, c.layer, 0, greatest(avg(c.length), 1)
 FROM rag_chunk_cache AS c
 WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
+  AND c.layer <> ALL (ARRAY(SELECT layer FROM rag_index_layers WHERE index_id = %(index_id)s))
 GROUP BY c.layer
 ORDER BY c.layer
 ON CONFLICT (index_id, layer) DO NOTHING;
