@@ -15,13 +15,14 @@ Tokens are counted once a distinct line, in one call for many files. A line also
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from strata.indexing.passages import DEFAULT_PRICE, Passage, Symbol
@@ -77,7 +78,9 @@ class Chunker:
                 ]
                 for (path, passages), of_file in zip(files, lines, strict=True)
             ]
-            lines_weigher.prepare(text for of_file in cutters for cutter in of_file for text in cutter.weighed_texts())
+            lines_weigher.prepare(
+                chain.from_iterable(cutter.weighed_texts() for of_file in cutters for cutter in of_file)
+            )
             cut = [tuple(_chunks(path, of_file)) for (path, _), of_file in zip(files, cutters, strict=True)]
             if self._fits(cut):
                 break
@@ -163,6 +166,11 @@ def _header_texts(path: str, document: Document) -> tuple[str, str]:
     return path, " > ".join(document.section)
 
 
+def _most_tokens(content: str, lines: Sequence[str]) -> float:
+    """As many as it would be if each character, each line's end and its begin were a token; not known but for ASCII."""
+    return len(content) + 2 * len(lines) if content.isascii() else math.inf
+
+
 def _shortened(text: str) -> str:
     """About three quarters of it: the end says more than the beginning, in a path as in a section path.
 
@@ -194,17 +202,19 @@ class _Cutter:
         self._budget = max(1, header.limit - header.weight - self._symbol_tokens)
         self._overlap = overlap
         self._first = passage.document.span.start if passage.verbatim else 1
+        self._surely_fits = not passage.tables and _most_tokens(passage.document.content, lines) <= self._budget
 
     @property
     def layer(self) -> Layer:
         return self._passage.document.layer
 
-    def weighed_texts(self) -> Iterator[str]:
+    def weighed_texts(self) -> Sequence[str]:
         """What will be asked for the tokens of."""
-        if not self._surely_fits:
-            yield from self._lines
-        yield from (table.header for table in self._passage.tables)
-        yield from (symbol.qualified_name for symbol in self._passage.symbols)
+        passage, lines = self._passage, () if self._surely_fits else self._lines
+        if not passage.tables and not passage.symbols:
+            return lines
+        headers = (table.header for table in passage.tables)
+        return [*lines, *headers, *(symbol.qualified_name for symbol in passage.symbols)]
 
     def chunk(self, path: str, ordinal: int, piece: _Piece) -> Chunk:
         document = self._passage.document
@@ -217,7 +227,7 @@ class _Cutter:
             header = f"{header}\n{named}" if named else header
             names = [symbol.qualified_name for symbol in symbols][:_MOST_SYMBOLS]
             metadata = {**metadata, "symbols": names} | ({"qualified_name": names[0]} if len(names) == 1 else {})
-        if table := self._tables.get(piece.start):
+        if self._passage.tables and (table := self._tables.get(piece.start)):
             header = f"{header}\n{table}"
             metadata = {**metadata, "table_header": table}
         return Chunk(
@@ -289,12 +299,6 @@ class _Cutter:
             if self._lines[line].strip():
                 resumed = line
         return resumed
-
-    @cached_property
-    def _surely_fits(self) -> bool:
-        """Whether the whole is below the limit even if each character, each line's end and its begin are a token."""
-        content = self._passage.document.content
-        return not self._passage.tables and content.isascii() and len(content) + 2 * len(self._lines) <= self._budget
 
     @cached_property
     def _weights(self) -> list[int]:

@@ -75,7 +75,8 @@ def text_of(lines: Sequence[str], span: Span) -> str:
 
 def clean_text(text: str) -> str:
     """The text as Postgres and JSON can hold it: no NUL, a broken half of a character shown as U+FFFD."""
-    return _SURROGATE.sub("\ufffd", text.replace("\0", ""))
+    text = text.replace("\0", "")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def looks_binary(content: bytes) -> bool:

@@ -226,7 +226,7 @@ class Chunk:
     @property
     def embedded_text(self) -> str:
         """What the embedder and the analyser see: the content under its preamble and its context header."""
-        return "\n".join(part for part in (self.preamble, self.context, self.content) if part)
+        return "\n".join(filter(None, (self.preamble, self.context, self.content)))
 
     @property
     def text_key(self) -> bytes:
