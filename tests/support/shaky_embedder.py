@@ -39,6 +39,10 @@ class ShakyEmbedder:
     def max_tokens(self) -> int:
         return self._real.max_tokens
 
+    @property
+    def languages(self) -> frozenset[str]:
+        return self._real.languages
+
     def count(self, texts: Sequence[str]) -> list[int]:
         return self._real.count(texts)
 
