@@ -141,6 +141,7 @@ def without_first_wall(monkeypatch: pytest.MonkeyPatch) -> None:
         return statements._in_index(row)
 
     monkeypatch.setattr(statements, "_readable", readable)
+    monkeypatch.setattr(statements, "_search_text", statements._search_text.__wrapped__)  # not one from before
     session = statements._SESSION.as_string()
     start = session.index("AND s.tenant")
     end = session.index(") AS found")
@@ -192,8 +193,9 @@ def test_row_level_security_hides_the_files_without_the_explicit_filter(
 LOCAL_SETTINGS = """
     SELECT pg_backend_pid(), current_setting('strata.tenant', true), current_setting('strata.principals', true),
            current_setting('jit'), current_setting('transaction_read_only'),
-           current_setting('statement_timeout'), (SELECT count(*) FROM pg_prepared_statements)
+           current_setting('statement_timeout'), current_setting('plan_cache_mode')
 """
+PREPARED = "SELECT string_agg(statement, ' ') FROM pg_prepared_statements"
 
 
 def test_nothing_of_one_caller_stays_on_the_connection_for_the_next(private: SearchRows) -> None:
@@ -208,3 +210,11 @@ def test_nothing_of_one_caller_stays_on_the_connection_for_the_next(private: Sea
     with pytest.raises(SessionNotFound):
         private.search.search(private.request("private", "webhook", identity=BOB))
     assert settings() == before
+
+
+def test_what_stays_prepared_on_a_connection_holds_nothing_of_a_caller(private: SearchRows) -> None:
+    private.search.search(private.request("private", "webhook", identity=ANN))
+    row = private.query.transact(lambda connection: connection.execute(PREPARED).fetchone())
+    assert row is not None
+    assert "rag_chunk_terms" in row[0]
+    assert not any(text in row[0] for text in ("private", "webhook", *ANN.principals))

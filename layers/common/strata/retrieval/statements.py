@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import LiteralString
 
 from psycopg import sql
@@ -28,11 +29,12 @@ from strata.ports.search import SearchRequest
 from strata.retrieval.bm25 import LEADING_WEIGHT
 from strata.retrieval.filters import TEST_PATH, has_preferences, like_pattern
 from strata.retrieval.fusion import RANK_CONSTANT
+from strata.retrieval.prepared import PreparedText
 
 TERM_SPACE = 1_000_000_000
 """The dimension of `rag_chunk_terms.weights`: the greatest that pgvector's sparsevec has; a term's id is its place."""
 
-FIRST_DRAW_ROWS = 2_000
+FIRST_DRAW_ROWS = 600
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
 FIRST_SHARE, FILE_ROWS = 0.7, 2
 """Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
@@ -57,22 +59,32 @@ NO_INDEX = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
+    """`prepared` is the same text for a server to prepare, where that pays."""
+
     text: sql.Composed
     parameters: Mapping[str, object]
+    prepared: PreparedText | None = None
 
     def on(self, index_id: int) -> Mapping[str, object]:
         """The parameters for this index."""
         return {**self.parameters, "index_id": index_id}
 
 
-CANDIDATE_COLUMNS = (
-    "chunk_id", "path", "layer", "ordinal", "title", "content", "span_start", "span_end", "blob_sha", "metadata",
-    "score", "dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank",
-    "prefer_bonus", "test_penalty",
-    "terms", "session_principals", "file_principals", "best_distance", "greatest_bm25",
-)  # fmt: skip
+SESSION_TYPES: Mapping[LiteralString, LiteralString] = {
+    "generation": "bigint", "embedding_model": "text", "dimension": "int", "model_fits": "bool", "index_moved": "bool",
+    "has_cells": "bool",
+}  # fmt: skip
+CANDIDATE_TYPES: Mapping[LiteralString, LiteralString] = {
+    "chunk_id": "bigint", "path": "text", "layer": "text", "ordinal": "int", "title": "text", "content": "text",
+    "span_start": "int", "span_end": "int", "blob_sha": "text", "metadata": "jsonb",
+    "score": "float8", "dense_rank": "bigint", "distance": "float8", "lexical_rank": "bigint", "bm25": "float8",
+    "exact_rank": "bigint", "structural_rank": "bigint", "prefer_bonus": "int", "test_penalty": "int",
+    "terms": "jsonb", "session_principals": "text[]", "file_principals": "text[]",
+    "best_distance": "float8", "greatest_bm25": "float8",
+}  # fmt: skip
+CANDIDATE_COLUMNS = tuple(CANDIDATE_TYPES)
 """Columns of a found chunk; the last two are the best scores of the lists, the same in every row."""
-SESSION_COLUMNS = ("generation", "embedding_model", "dimension", "model_fits", "index_moved", "has_cells")
+SESSION_COLUMNS = tuple(SESSION_TYPES)
 """Columns of the session, before those of a chunk; the model and its dimension are NULL before the first index."""
 
 # The request's model must be the index's: otherwise `index_id` is NULL and nothing is compared with vectors of another
@@ -112,8 +124,8 @@ dense AS (
 # few of the rows that it meets are allowed: a short list is drawn from all rows.
 _CELLS = sql.SQL("""
 nearest_plan AS MATERIALIZED (
-    SELECT coalesce(nearest_rows IS NOT NULL AND allowed_share >= {least_share}
-                    AND allowed_share * nearest_rows >= {least_rows}, false) AS by_cells, allowed_share
+    SELECT coalesce(nearest_rows IS NOT NULL AND allowed_share >= %(least_share)s::float8
+                    AND allowed_share * nearest_rows >= %(least_rows)s::float8, false) AS by_cells, allowed_share
     FROM session CROSS JOIN LATERAL (
         SELECT CASE WHEN session.nearest_rows IS NOT NULL THEN strata_allowed_share(
             session.index_id, %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[]
@@ -176,7 +188,7 @@ asked AS MATERIALIZED (
 ),
 query AS MATERIALIZED (
     SELECT ('{{' || string_agg(term_id || ':' || idf, ',') || '}}/{term_space}')::sparsevec AS idf,
-           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= {first_draw_rows}) AS keys
+           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= %(first_draw_rows)s::bigint) AS keys
     FROM asked
 ),
 first_draw AS MATERIALIZED (
@@ -186,19 +198,26 @@ first_draw AS MATERIALIZED (
     ORDER BY {preferred_first} bm25 DESC, chunk_id
     LIMIT %(depth)s
 ),
+threshold AS MATERIALIZED (
+    SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END AS bm25 FROM first_draw
+),
 remaining AS MATERIALIZED (
     SELECT array_agg(key) AS keys
     FROM (
         SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
     ) AS ordered
-    WHERE bounds >= {below_float_error} * (
-        SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END FROM first_draw
-    ) AND key <> ALL ((SELECT keys FROM query)::bigint[])
+    WHERE bounds >= {below_float_error} * (SELECT bm25 FROM threshold)
+      AND key <> ALL ((SELECT keys FROM query)::bigint[])
 ),
 second_draw AS MATERIALIZED (
-    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
-    FROM rag_chunk_terms AS chunk
-    WHERE chunk.term_keys && (SELECT keys FROM remaining) AND {allowed}
+    SELECT chunk.chunk_id, bm25, {preferences}
+    FROM (
+        SELECT chunk.*, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25
+        FROM rag_chunk_terms AS chunk
+        WHERE chunk.term_keys && (SELECT keys FROM remaining) AND {in_index} AND {in_layers}
+        OFFSET 0
+    ) AS chunk
+    WHERE bm25 >= (SELECT bm25 FROM threshold) AND {allowed}
     ORDER BY {preferred_first} bm25 DESC, chunk_id
     LIMIT %(depth)s
 ),
@@ -240,11 +259,10 @@ looked_at AS (
                 OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
                ) AS definition
         FROM (
-            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
-                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
-                       AS names_held
-            FROM rag_chunk_terms AS chunk
-            WHERE ({found}) AND {allowed}
+            SELECT chunk_id, min(path) AS path, min(prefer_bonus) AS prefer_bonus, min(test_penalty) AS test_penalty,
+                   min(bm25) AS bm25, count(*) FILTER (WHERE phrase IS NULL)::int AS names_held{words_held}
+            FROM ({holding}) AS held
+            GROUP BY chunk_id
             ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
             LIMIT {looked_at}
         ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
@@ -258,13 +276,23 @@ looked_at AS (
 exact AS (
     SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
 )""")
-_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
+# Name by name: to count the names of a row in its array takes longer than to find it again.
+_HOLDING_A_NAME = sql.SQL("""
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, NULL::int AS phrase
+    FROM unnest((SELECT keys FROM named)) AS name (key)
+    JOIN rag_chunk_terms AS chunk ON chunk.term_keys @> ARRAY[name.key]
+    WHERE {allowed}""")
+_HOLDING_THE_WORDS = sql.SQL("""
+    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, {number} AS phrase
+    FROM rag_chunk_terms AS chunk
+    WHERE chunk.term_keys @> (SELECT {name} FROM named) AND {allowed}""")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
 _PHRASE_KEYS = sql.SQL(""",
         CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
             array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
-_HOLDS_THE_WORDS = sql.SQL("{row}.term_keys @> (SELECT {name} FROM named)")
-_HOLDS_THE_PHRASE = sql.SQL("""coalesce(({words_held} AND position({text} in lower(
+# Never NULL: then the text would be looked through after all.
+_WORDS_HELD = sql.SQL(", coalesce(bool_or(phrase = {number}), false) AS {name}")
+_PHRASE_HELD = sql.SQL("""coalesce((chosen.{name} AND position({text} in lower(
     regexp_replace(wide.content, '[[:space:]]+', ' ', 'g')
 )) > 0)::int, 0)""")
 _NO_EXACT = sql.SQL("""
@@ -492,63 +520,24 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
     everything preferred), so that no better row is lost to them; ranks in a list go by distance and BM25 alone.
     """
     question = request.question
-    filter = question.filter
-    preferences, preferred_first = _preferences(filter)
-    allowed = _allowed(filter)
-    counted_in_index = _in_index("counted")
-    by_cells = cells and request.approximate and not has_preferences(filter)
-    dense = _DENSE.format(
-        cells=_CELLS.format(
-            preferences=preferences,
-            allowed=allowed,
-            least_share=sql.Literal(NEAREST_LEAST_SHARE),
-            least_rows=sql.Literal(NEAREST_LEAST_ROWS),
-        )
-        if by_cells
-        else sql.SQL(""),
-        from_cells=_FROM_CELLS if by_cells else sql.SQL(""),
-        unless_from_cells=_UNLESS_FROM_CELLS if by_cells else sql.SQL(""),
-        preferences=preferences,
-        allowed=allowed,
-        preferred_first=preferred_first,
-    )
-    lexical = _LEXICAL.format(
-        leading=_LEADING.format(leading_weight=sql.Literal(LEADING_WEIGHT)) if request.leading_terms else sql.SQL(""),
-        preferences=preferences,
-        allowed=allowed,
-        preferred_first=preferred_first,
-        counted_in_index=counted_in_index,
-        covered_layer=sql.SQL("counted.layer = ANY (%(layers)s::text[])" if filter.layers else "true"),
-        all_preferred=_all_preferred(filter),
-        first_draw_rows=sql.Literal(FIRST_DRAW_ROWS),
-        below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
-        term_space=sql.Literal(TERM_SPACE),
-    )
     names = request.names if request.terms else Names()
     rows = max(request.rows, question.limit)
-    has_unranked = request.embedding is not None and not (filter.layers and EMBEDDED_LAYERS.issuperset(filter.layers))
-    text = _FUSED.format(
-        session=_SESSION,
-        dense=_NO_DENSE if request.embedding is None else dense,
-        lexical=lexical if request.terms else _NO_LEXICAL,
-        readable=_READABLE.format(counted_in_index=counted_in_index) if question.explain else sql.SQL(""),
-        joined_readable=sql.SQL("CROSS JOIN readable") if question.explain else sql.SQL(""),
-        explained=_explained(request, counted_in_index) if question.explain else _NOT_EXPLAINED,
-        exact=_exact(request, preferences, allowed, preferred_first) if names else _NO_EXACT,
-        structural=_structural(preferences, allowed, preferred_first) if request.structural_weight else _NO_STRUCTURAL,
-        unranked=_unranked(filter, preferences, allowed, preferred_first) if has_unranked else sql.SQL(""),
-        and_unranked=_AND_UNRANKED if has_unranked else sql.SQL(""),
-        k=sql.Literal(RANK_CONSTANT),
-        preferred_first=preferred_first,
-        file_rows=sql.Literal(FILE_ROWS),
-        distance=sql.NULL if request.embedding is None else _DISTANCE.format(counted_in_index=counted_in_index),
-        bm25=_BM25.format(counted_in_index=counted_in_index) if request.terms else sql.NULL,
-        allowed=_readable("wide"),
-        columns=_columns(),
+    text, prepared = _search_text(
+        _Shape(
+            filter=question.filter,
+            has_embedding=request.embedding is not None,
+            by_cells=cells and request.approximate and not has_preferences(question.filter),
+            has_terms=bool(request.terms),
+            leads=bool(request.leading_terms),
+            has_names=bool(names.names),
+            phrases=len(names.phrases),
+            is_structural=bool(request.structural_weight),
+            explains=question.explain,
+        )
     )
     parameters = {
         **_session_parameters(question.session_id, question.identity),
-        **_filter_parameters(filter),
+        **_filter_parameters(question.filter),
         "embedding_model": request.embedding_model,
         "dimension": None if request.embedding is None else len(request.embedding),
         "embedding": None if request.embedding is None else vector_literal(request.embedding),
@@ -557,45 +546,114 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         "depth": max(request.depth, rows),
         "rows": rows,
         "first_rows": int(FIRST_SHARE * rows),
+        "first_draw_rows": FIRST_DRAW_ROWS,
+        "least_rows": NEAREST_LEAST_ROWS,
+        "least_share": NEAREST_LEAST_SHARE,
         "dense_weight": request.dense_weight,
         "lexical_weight": request.lexical_weight,
         "exact_weight": request.exact_weight,
         "structural_weight": request.structural_weight,
         **_name_parameters(names),
     }
-    return Statement(text=text, parameters=parameters)
+    return Statement(text=text, parameters=parameters, prepared=prepared)
 
 
-def _explained(request: SearchRequest, counted_in_index: sql.Composable) -> sql.Composable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """All that the text of a search depends on."""
+
+    filter: Filter
+    has_embedding: bool
+    by_cells: bool
+    has_terms: bool
+    leads: bool
+    has_names: bool
+    phrases: int
+    is_structural: bool
+    explains: bool
+
+
+@lru_cache(maxsize=256)
+def _search_text(shape: _Shape) -> tuple[sql.Composed, PreparedText]:
+    filter = shape.filter
+    preferences, preferred_first = _preferences(filter)
+    allowed = _allowed(filter)
+    counted_in_index = _in_index("counted")
+    by_cells = shape.by_cells
+    dense = _DENSE.format(
+        cells=_CELLS.format(preferences=preferences, allowed=allowed) if by_cells else sql.SQL(""),
+        from_cells=_FROM_CELLS if by_cells else sql.SQL(""),
+        unless_from_cells=_UNLESS_FROM_CELLS if by_cells else sql.SQL(""),
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+    )
+    lexical = _LEXICAL.format(
+        leading=_LEADING.format(leading_weight=sql.Literal(LEADING_WEIGHT)) if shape.leads else sql.SQL(""),
+        preferences=preferences,
+        allowed=allowed,
+        preferred_first=preferred_first,
+        counted_in_index=counted_in_index,
+        in_index=_in_index("chunk"),
+        in_layers=_in_layers("chunk", filter),
+        covered_layer=_in_layers("counted", filter),
+        all_preferred=_all_preferred(filter),
+        below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
+        term_space=sql.Literal(TERM_SPACE),
+    )
+    has_unranked = shape.has_embedding and not (filter.layers and EMBEDDED_LAYERS.issuperset(filter.layers))
+    text = _FUSED.format(
+        session=_SESSION,
+        dense=dense if shape.has_embedding else _NO_DENSE,
+        lexical=lexical if shape.has_terms else _NO_LEXICAL,
+        readable=_READABLE.format(counted_in_index=counted_in_index) if shape.explains else sql.SQL(""),
+        joined_readable=sql.SQL("CROSS JOIN readable") if shape.explains else sql.SQL(""),
+        explained=_explained(shape, counted_in_index) if shape.explains else _NOT_EXPLAINED,
+        exact=_exact(shape, preferences, allowed, preferred_first) if shape.has_names or shape.phrases else _NO_EXACT,
+        structural=_structural(preferences, allowed, preferred_first) if shape.is_structural else _NO_STRUCTURAL,
+        unranked=_unranked(filter, preferences, allowed, preferred_first) if has_unranked else sql.SQL(""),
+        and_unranked=_AND_UNRANKED if has_unranked else sql.SQL(""),
+        k=sql.Literal(RANK_CONSTANT),
+        preferred_first=preferred_first,
+        file_rows=sql.Literal(FILE_ROWS),
+        distance=_DISTANCE.format(counted_in_index=counted_in_index)
+        if shape.has_embedding
+        else sql.SQL("NULL::float8"),
+        bm25=_BM25.format(counted_in_index=counted_in_index) if shape.has_terms else sql.SQL("NULL::float8"),
+        allowed=_readable("wide"),
+        columns=_columns(),
+    )
+    return text, PreparedText.of(text.as_string(None))
+
+
+def _explained(shape: _Shape, counted_in_index: sql.Composable) -> sql.Composable:
     parts = _TERM_PARTS.format(counted_in_index=counted_in_index, term_space=sql.Literal(TERM_SPACE))
-    return _EXPLAINED.format(terms=parts if request.terms else sql.SQL("NULL::jsonb"))
+    return _EXPLAINED.format(terms=parts if shape.has_terms else sql.SQL("NULL::jsonb"))
 
 
 def _exact(
-    request: SearchRequest, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
+    shape: _Shape, preferences: sql.Composable, allowed: sql.Composable, preferred_first: sql.Composable
 ) -> sql.Composable:
     phrases = [
         {
+            "number": sql.Literal(number),
             "text": sql.Placeholder(f"phrase_{number}"),
             "terms": sql.Placeholder(f"phrase_terms_{number}"),
             "name": sql.Identifier(f"phrase_{number}"),
         }
-        for number in range(len(request.names.phrases))
+        for number in range(shape.phrases)
     ]
-    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(row=sql.SQL("chunk"), **phrase) for phrase in phrases]
-    held = [
-        _HOLDS_THE_PHRASE.format(words_held=_HOLDS_THE_WORDS.format(row=sql.SQL("chosen"), **phrase), **phrase)
-        for phrase in phrases
-    ]
-    if request.names.names:
-        found.append(_HOLDS_A_NAME)
+    holding = [_HOLDING_THE_WORDS.format(preferences=preferences, allowed=allowed, **phrase) for phrase in phrases]
+    if shape.has_names:
+        holding.append(_HOLDING_A_NAME.format(preferences=preferences, allowed=allowed))
     return _EXACT.format(
-        found=sql.SQL(" OR ").join(found),
+        holding=sql.SQL(" UNION ALL ").join(holding),
+        words_held=sql.Composed([_WORDS_HELD.format(**phrase) for phrase in phrases]),
         phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
         phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
-        phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
-        preferences=preferences,
-        allowed=allowed,
+        phrases_held=sql.SQL(" + ").join([_PHRASE_HELD.format(**phrase) for phrase in phrases])
+        if phrases
+        else sql.SQL("0"),
         readable=_readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
@@ -707,6 +765,12 @@ def _in_index(row: LiteralString) -> sql.Composable:
     )
 
 
+def _in_layers(row: LiteralString, filter: Filter) -> sql.Composable:
+    if not filter.layers:
+        return sql.SQL("true")
+    return sql.SQL("{row}.layer = ANY (%(layers)s::text[])").format(row=sql.SQL(row))
+
+
 def _readable(row: LiteralString) -> sql.Composable:
     """The row is of the active index, and the caller may read it."""
     return sql.SQL("{in_index} AND ({row}.acl IS NULL OR {row}.acl && %(principals)s::text[])").format(
@@ -716,9 +780,7 @@ def _readable(row: LiteralString) -> sql.Composable:
 
 def _allowed(filter: Filter) -> sql.Composable:
     """What a chunk must meet to be found at all."""
-    conditions = [_readable("chunk")]
-    if filter.layers:
-        conditions.append(sql.SQL("chunk.layer = ANY (%(layers)s::text[])"))
+    conditions = [_readable("chunk"), _in_layers("chunk", filter)]
     if filter.path_prefixes:
         conditions.append(sql.SQL("chunk.path LIKE ANY (%(included)s::text[])"))
     if filter.exclude_path_prefixes or filter.exclude_like_patterns:

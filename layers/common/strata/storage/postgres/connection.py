@@ -31,7 +31,8 @@ class Database:
     """A lazily made connection that is replaced when it is lost or old.
 
     A function process serves one request at a time, so there is no pool; threads take turns. Nothing is set at
-    session level and nothing is prepared by name, so a transaction-pooling proxy may stand in between.
+    session level and no client prepares by name, so a transaction-pooling proxy may stand in between; what
+    `strata_prepared` keeps on a server's connection serves whoever comes next as well.
     """
 
     def __init__(self, url: str, *, max_age_s: float = 1_200.0) -> None:

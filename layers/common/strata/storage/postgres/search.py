@@ -23,8 +23,10 @@ from strata.retrieval.explain import explanation
 from strata.retrieval.filters import LAYER_RANKS
 from strata.retrieval.statements import (
     CANDIDATE_COLUMNS,
+    CANDIDATE_TYPES,
     NO_INDEX,
     SESSION_COLUMNS,
+    SESSION_TYPES,
     Statement,
     file_page_statement,
     files_statement,
@@ -42,6 +44,17 @@ _SETTINGS = """
            set_config('transaction_read_only', 'on', true), set_config('jit', 'off', true),
            set_config('statement_timeout', %(statement_timeout)s, true)
 """
+
+_PREPARED = (
+    sql.SQL("SELECT * FROM strata_prepared(%(name)s, %(text)s, %(arguments)s::text[]) AS found ({columns})")
+    .format(
+        columns=sql.SQL(", ").join(
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+            for name, kind in {**SESSION_TYPES, **CANDIDATE_TYPES}.items()
+        )
+    )
+    .as_bytes(None)
+)
 
 _PATIENCE_S = 2.0
 """A new index may go live after we have learned the number of the old one: then the search runs on the new one, unless
@@ -127,8 +140,15 @@ class PostgresSearch:
                 raise StoreUnavailable("The session's index is being replaced all the time; ask again.")
 
     def _rows(self, statement: Statement, session_id: str, identity: Identity) -> list[tuple[Any, ...]]:
-        parameters = statement.on(self._index_of(session_id, identity))
-        return self._read(statement.text, parameters, identity)
+        index_id = self._index_of(session_id, identity)
+        if (prepared := statement.prepared) is None:
+            return self._read(statement.text, statement.on(index_id), identity)
+        call = {
+            "name": prepared.name_for(index_id),
+            "text": prepared.for_index(index_id),
+            "arguments": prepared.arguments(statement.parameters),
+        }
+        return self._read(_PREPARED, call, identity)
 
     def _index_of(self, session_id: str, identity: Identity) -> int:
         """The number of the session's index, once asked for and then remembered: no right comes of knowing it."""
@@ -152,7 +172,9 @@ class PostgresSearch:
             self._without_cells.clear()
         self._without_cells.add(session_id)
 
-    def _read(self, text: sql.Composed, parameters: Mapping[str, object], identity: Identity) -> list[tuple[Any, ...]]:
+    def _read(
+        self, text: sql.Composed | bytes, parameters: Mapping[str, object], identity: Identity
+    ) -> list[tuple[Any, ...]]:
         settings = {
             "tenant": identity.tenant,
             "principals": json.dumps(identity.principals),
