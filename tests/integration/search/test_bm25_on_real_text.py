@@ -61,8 +61,9 @@ def test_first_rows_are_those_of_the_reference(
         request = rows.request("real", question, limit=DEPTH, depth=DEPTH, dense=False)
         request = replace(request, names=Names())
         expected = rows.twin.bm25(request)
-        for first_draw in (2_000, 100):
+        for first_draw, small_rows in ((2_000, 0), (100, 0), (100, 100_000)):
             monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw)
+            monkeypatch.setattr(statements, "SMALL_ROWS", small_rows)
             actual = [(row.chunk_id, row.bm25) for row in rows.search.search(request).candidates]
             assert [score for _, score in actual] == pytest.approx([score for _, score in expected[:DEPTH]], rel=1e-5)
             reference = dict(expected)

@@ -75,13 +75,18 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@pytest.fixture(autouse=True, params=[(2_000, 0.7), (40, 0.0), (1, 0.3)], ids="first draw of {0[0]} rows".format)
+@pytest.fixture(
+    autouse=True,
+    params=[(2_000, 0.7, 0), (40, 0.0, 0), (1, 0.3, 0), (1, 0.7, 2_000)],
+    ids="first draw of {0[0]} rows, few are {0[2]}".format,
+)
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first draw looks up every term of the question, some, or one.
+    """The first draw looks up every term of the question, some, or one; or every row is scored.
 
     Files give way to others from the start, or later.
     """
-    first_draw_rows, first_share = request.param
+    first_draw_rows, first_share, small_rows = request.param
+    monkeypatch.setattr(statements, "SMALL_ROWS", small_rows)
     monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw_rows)
     monkeypatch.setattr(statements, "FIRST_SHARE", first_share)
     monkeypatch.setattr(chunk_search, "FIRST_SHARE", first_share)

@@ -15,6 +15,8 @@ from psycopg import sql
 from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavailable
 from strata.model.asking import Filter
 from strata.model.corpus import EMBEDDED_LAYERS, Layer
+from strata.ports.search import SearchRequest
+from strata.retrieval import statements
 from strata.retrieval.filters import checked_filter
 from strata.retrieval.statements import Statement, index_statement, search_statement
 from strata.storage.postgres import search as adapter
@@ -289,35 +291,59 @@ def fill_with_noise(connection: psycopg.Connection[Any], session_id: str, count:
     )
 
 
-def test_plan_finds_words_by_the_index_stays_in_one_partition_and_reads_texts_of_winners_only(rows: SearchRows) -> None:
-    for session in ("one", "two", "three"):
-        rows.session(session)
-        rows.commit(
-            session,
-            [
-                TextFile(f"f{file}.md", [f"common w{file} v{file}x{part} u{part}" for part in range(25)])
-                for file in range(60)
-            ],
-        )
-    request = rows.request("two", "w7 u3", limit=5)
+def many_rows(rows: SearchRows, session_id: str, *, files: int, parts: int) -> None:
+    rows.session(session_id)
+    texts = ([f"common w{file} v{file}x{part} u{part}" for part in range(parts)] for file in range(files))
+    rows.commit(session_id, [TextFile(f"f{number}.md", chunks) for number, chunks in enumerate(texts)])
+
+
+def executed_nodes(rows: SearchRows, request: SearchRequest) -> list[dict[str, Any]]:
+    """The parts of the search's plan that ran, those that read a table with its name."""
     statement = search_statement(request)
+    identity = request.question.identity
     with psycopg.connect(rows.database.query_url) as connection:
         connection.execute(
             "SELECT set_config('strata.tenant', %s, true), set_config('strata.principals', %s, true)",
-            [request.question.identity.tenant, json.dumps(request.question.identity.principals)],
+            [identity.tenant, json.dumps(identity.principals)],
         )
-        index = index_statement("two")
+        index = index_statement(request.question.session_id)
         (index_id,) = connection.execute(index.text, index.parameters).fetchone() or (0,)
         explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) ") + statement.text
         row = connection.execute(explain, statement.on(index_id)).fetchone()
     assert row is not None
-    nodes = list(plan_nodes(row[0][0]["Plan"]))
-    executed = [node for node in nodes if node["Actual Loops"] > 0 and "Relation Name" in node]
-    for table in ("rag_chunks", "rag_chunk_vectors", "rag_chunk_terms"):
-        assert len({node["Relation Name"] for node in executed if node["Relation Name"].startswith(f"{table}_")}) == 1
-    texts = [node for node in executed if node["Relation Name"].removeprefix("rag_chunks_").isdigit()]
-    assert sum(round(node["Actual Rows"] * node["Actual Loops"]) for node in texts) == 5
-    assert any("term_keys" in node.get("Index Name", "") and node["Actual Loops"] > 0 for node in nodes)
+    return [node for node in plan_nodes(row[0][0]["Plan"]) if node["Actual Loops"] > 0]
+
+
+def rows_read(nodes: list[dict[str, Any]], table: str) -> int:
+    """Of one partition: more may not be read."""
+    read = [node for node in nodes if node.get("Relation Name", "").startswith(f"{table}_")]
+    read = [node for node in read if node["Relation Name"].removeprefix(f"{table}_").isdigit()]
+    assert len({node["Relation Name"] for node in read}) == 1
+    return sum(round(node["Actual Rows"] * node["Actual Loops"]) for node in read)
+
+
+def test_plan_finds_words_by_the_index_stays_in_one_partition_and_reads_texts_of_winners_only(
+    rows: SearchRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "SMALL_ROWS", 0)
+    for session in ("one", "two", "three"):
+        many_rows(rows, session, files=60, parts=25)
+    nodes = executed_nodes(rows, rows.request("two", "w7 u3", limit=5))
+    assert rows_read(nodes, "rag_chunks") == 5
+    assert rows_read(nodes, "rag_chunk_vectors") > 0
+    assert rows_read(nodes, "rag_chunk_terms") > 0
+    assert any("term_keys" in node.get("Index Name", "") for node in nodes)
+
+
+def test_an_index_that_the_planner_does_not_know_yet_is_read_once(rows: SearchRows) -> None:
+    many_rows(rows, "large", files=60, parts=25)
+    small = 12 * 20
+    for number in range(8):  # some of them lie beside the large one, whose statistics stand for all
+        many_rows(rows, f"small-{number}", files=12, parts=20)
+        nodes = executed_nodes(rows, rows.request(f"small-{number}", "w7 u3 common", limit=50))
+        assert rows_read(nodes, "rag_chunks") == 50
+        assert rows_read(nodes, "rag_chunk_vectors") <= small + 50
+        assert rows_read(nodes, "rag_chunk_terms") <= small + 50
 
 
 def plan_nodes(plan: dict[str, Any]) -> Any:

@@ -36,6 +36,9 @@ TERM_SPACE = 1_000_000_000
 
 FIRST_DRAW_ROWS = 600
 """About how many rows the rarest terms of a question may bring before there is a threshold."""
+SMALL_ROWS = 2_000
+"""Of so few rows each is scored, without a look at the postings: the planner, who may not know such an index yet, would
+find its rows by their key and compare every word of each with every word of the question, at ten times the cost."""
 FIRST_SHARE, FILE_ROWS = 0.7, 2
 """Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
 way to others: whoever ranks anew can't take what is not there."""
@@ -188,13 +191,21 @@ asked AS MATERIALIZED (
 ),
 query AS MATERIALIZED (
     SELECT ('{{' || string_agg(term_id || ':' || idf, ',') || '}}/{term_space}')::sparsevec AS idf,
-           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= %(first_draw_rows)s::bigint) AS keys
+           array_agg(key) FILTER (WHERE place = 1 OR rows_so_far <= %(first_draw_rows)s::bigint) AS keys,
+           (SELECT sum(counted.chunk_count) FROM rag_index_layers AS counted WHERE {counted_in_index})
+               <= %(small_rows)s::bigint AS of_few
     FROM asked
 ),
 first_draw AS MATERIALIZED (
     SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
-    FROM rag_chunk_terms AS chunk
-    WHERE chunk.term_keys && (SELECT keys FROM query) AND {allowed}
+    FROM (
+        SELECT * FROM rag_chunk_terms AS chunk
+        WHERE NOT (SELECT of_few FROM query) AND chunk.term_keys && (SELECT keys FROM query) AND {in_index}
+        UNION ALL
+        SELECT * FROM rag_chunk_terms AS chunk
+        WHERE (SELECT of_few FROM query) AND chunk.weights <#> (SELECT idf FROM query) < 0 AND {in_index}
+    ) AS chunk
+    WHERE {allowed}
     ORDER BY {preferred_first} bm25 DESC, chunk_id
     LIMIT %(depth)s
 ),
@@ -207,14 +218,15 @@ remaining AS MATERIALIZED (
         SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
     ) AS ordered
     WHERE bounds >= {below_float_error} * (SELECT bm25 FROM threshold)
-      AND key <> ALL ((SELECT keys FROM query)::bigint[])
+      AND key <> ALL ((SELECT keys FROM query)::bigint[]) AND NOT (SELECT of_few FROM query)
 ),
 second_draw AS MATERIALIZED (
     SELECT chunk.chunk_id, bm25, {preferences}
     FROM (
         SELECT chunk.*, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25
         FROM rag_chunk_terms AS chunk
-        WHERE chunk.term_keys && (SELECT keys FROM remaining) AND {in_index} AND {in_layers}
+        WHERE (SELECT keys FROM remaining) IS NOT NULL
+          AND chunk.term_keys && (SELECT keys FROM remaining) AND {in_index} AND {in_layers}
         OFFSET 0
     ) AS chunk
     WHERE bm25 >= (SELECT bm25 FROM threshold) AND {allowed}
@@ -259,14 +271,16 @@ looked_at AS (
                 OR lower(coalesce(wide.metadata ->> 'qualified_name', '')) = ANY (%(lower_names)s::text[])
                ) AS definition
         FROM (
-            SELECT chunk_id, min(path) AS path, min(prefer_bonus) AS prefer_bonus, min(test_penalty) AS test_penalty,
-                   min(bm25) AS bm25, count(*) FILTER (WHERE phrase IS NULL)::int AS names_held{words_held}
-            FROM ({holding}) AS held
-            GROUP BY chunk_id
+            SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
+                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
+                       AS names_held
+            FROM rag_chunk_terms AS chunk
+            WHERE ({found}) AND {allowed}
             ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
             LIMIT {looked_at}
-        ) AS chosen JOIN rag_chunks AS wide USING (chunk_id)
-        WHERE {readable}
+        ) AS chosen CROSS JOIN LATERAL (
+            SELECT * FROM rag_chunks AS wide WHERE wide.chunk_id = chosen.chunk_id AND {readable} OFFSET 0
+        ) AS wide
         OFFSET 0
     ) AS matching
     WHERE mentions > 0
@@ -276,25 +290,16 @@ looked_at AS (
 exact AS (
     SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
 )""")
-# Name by name: to count the names of a row in its array takes longer than to find it again.
-_HOLDING_A_NAME = sql.SQL("""
-    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, NULL::int AS phrase
-    FROM unnest((SELECT keys FROM named)) AS name (key)
-    JOIN rag_chunk_terms AS chunk ON chunk.term_keys @> ARRAY[name.key]
-    WHERE {allowed}""")
-_HOLDING_THE_WORDS = sql.SQL("""
-    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, {number} AS phrase
-    FROM rag_chunk_terms AS chunk
-    WHERE chunk.term_keys @> (SELECT {name} FROM named) AND {allowed}""")
+_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
 _PHRASE_KEYS = sql.SQL(""",
         CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
             array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
-# Never NULL: then the text would be looked through after all.
-_WORDS_HELD = sql.SQL(", coalesce(bool_or(phrase = {number}), false) AS {name}")
-_PHRASE_HELD = sql.SQL("""coalesce((chosen.{name} AND position({text} in lower(
+_HOLDS_THE_WORDS = sql.SQL("{row}.term_keys @> (SELECT {name} FROM named)")
+# Never NULL on the left: then the text would be looked through after all.
+_HOLDS_THE_PHRASE = sql.SQL("""(coalesce({words_held}, false) AND position({text} in lower(
     regexp_replace(wide.content, '[[:space:]]+', ' ', 'g')
-)) > 0)::int, 0)""")
+)) > 0)::int""")
 _NO_EXACT = sql.SQL("""
 exact AS (
     SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
@@ -373,6 +378,8 @@ _AND_UNRANKED = sql.SQL("""
     SELECT chunk_id, path, NULL, NULL, NULL, NULL, NULL, NULL, 0, prefer_bonus, test_penalty FROM unranked
 """)
 
+# LATERAL and OFFSET 0: the texts are looked up row by row. Of an index that the planner does not know yet it expects a
+# single row; it would begin with the texts, and draw the lists' rows and their scores anew for each of them.
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
 _DISTANCE = sql.SQL("""coalesce(fused.distance, (
     SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
@@ -420,8 +427,9 @@ FROM session LEFT JOIN (
            {explained}
            (SELECT min(distance) FROM dense) AS best_distance, (SELECT max(bm25) FROM lexical) AS greatest_bm25,
            wide.path, layer, ordinal, title, content, span_start, span_end, blob_sha, metadata
-    FROM fused JOIN rag_chunks AS wide USING (chunk_id) {joined_readable}
-    WHERE {allowed}
+    FROM fused CROSS JOIN LATERAL (
+        SELECT * FROM rag_chunks AS wide WHERE wide.chunk_id = fused.chunk_id AND {allowed} OFFSET 0
+    ) AS wide {joined_readable}
 ) AS found ON true
 ORDER BY {preferred_first} score DESC, chunk_id
 """)
@@ -547,6 +555,7 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         "rows": rows,
         "first_rows": int(FIRST_SHARE * rows),
         "first_draw_rows": FIRST_DRAW_ROWS,
+        "small_rows": SMALL_ROWS,
         "least_rows": NEAREST_LEAST_ROWS,
         "least_share": NEAREST_LEAST_SHARE,
         "dense_weight": request.dense_weight,
@@ -636,24 +645,26 @@ def _exact(
 ) -> sql.Composable:
     phrases = [
         {
-            "number": sql.Literal(number),
             "text": sql.Placeholder(f"phrase_{number}"),
             "terms": sql.Placeholder(f"phrase_terms_{number}"),
             "name": sql.Identifier(f"phrase_{number}"),
         }
         for number in range(shape.phrases)
     ]
-    holding = [_HOLDING_THE_WORDS.format(preferences=preferences, allowed=allowed, **phrase) for phrase in phrases]
+    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(row=sql.SQL("chunk"), **phrase) for phrase in phrases]
+    held = [
+        _HOLDS_THE_PHRASE.format(words_held=_HOLDS_THE_WORDS.format(row=sql.SQL("chosen"), **phrase), **phrase)
+        for phrase in phrases
+    ]
     if shape.has_names:
-        holding.append(_HOLDING_A_NAME.format(preferences=preferences, allowed=allowed))
+        found.append(_HOLDS_A_NAME)
     return _EXACT.format(
-        holding=sql.SQL(" UNION ALL ").join(holding),
-        words_held=sql.Composed([_WORDS_HELD.format(**phrase) for phrase in phrases]),
+        found=sql.SQL(" OR ").join(found),
         phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
         phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
-        phrases_held=sql.SQL(" + ").join([_PHRASE_HELD.format(**phrase) for phrase in phrases])
-        if phrases
-        else sql.SQL("0"),
+        phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
+        preferences=preferences,
+        allowed=allowed,
         readable=_readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
