@@ -95,7 +95,7 @@ def test_many_clients_index_and_search_over_few_backends(pooled: TestDatabase) -
     assert_rows_agree(pooled.owner_url)
 
 
-def test_nothing_of_ours_is_left_on_a_backend_for_the_next_client(pooled: TestDatabase) -> None:
+def test_nothing_of_a_caller_is_left_on_a_backend_for_the_next_client(pooled: TestDatabase) -> None:
     project = Project(pooled)
     project.snapshot({"a.md": "# A\n\nThe zebra sleeps.\n"})
     project.change({"path": "b.md", "content": "# B\n\nThe lion sleeps.\n"})
@@ -105,6 +105,7 @@ def test_nothing_of_ours_is_left_on_a_backend_for_the_next_client(pooled: TestDa
         project.querying.transact(lambda connection: connection.execute(slow))
     settings = "SELECT name, setting FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
     for url in (pooled.index_url, pooled.query_url):
+        plans: dict[str, str] = {}
         with ExitStack() as open_transactions:
             backends = set()
             for _ in range(BACKENDS):  # each holds its backend, so that every one is looked at
@@ -113,12 +114,17 @@ def test_nothing_of_ours_is_left_on_a_backend_for_the_next_client(pooled: TestDa
                 backends.add(_backend(client))
                 left = dict(client.execute(settings).fetchall())
                 assert left.keys() <= {"client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings"}
-                assert client.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+                plans.update(client.execute("SELECT name, statement FROM pg_prepared_statements").fetchall())
                 assert client.execute("SELECT current_setting('strata.principals', true)").fetchone() in (
                     (None,),
                     ("",),
                 )
         assert len(backends) <= BACKENDS
+        # The plans of searches stay: texts without a value of whoever searched.
+        assert (url == pooled.query_url) == bool(plans)
+        assert all(name.startswith("strata_") for name in plans)
+        values = ("zebra", "'docs'", identity().tenant, *identity().principals)
+        assert not [value for value in values for statement in plans.values() if value in statement]
     project.close()
 
 
