@@ -2,7 +2,8 @@
 question fail on the next one.
 
 From files that hold code and prose come two sets: headings and docstrings that ask for their file (`synth`), and single
-functions, each a document of its own, asked for by a few words of their docstring, as people ask a web search.
+functions, each a document of its own, asked for by a few words of their docstring, as people ask a web search. From
+files of several functions comes a third: the first sentence of a docstring asks for its function's lines (`described`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from strata.errors import ConfigurationError
 from strata.indexing.code.symbols import docstring_of
+from strata.model.corpus import Span
 from strata_eval.dataset import JudgedDocument, JudgedQuery, JudgedSet, judged_set, read_set
+from strata_eval.judgements import Golden
 from strata_eval.synth import write_synthetic
 
 DERIVED = "~"
@@ -26,6 +30,8 @@ DERIVED = "~"
 MOST_FUNCTIONS = 1_500
 MOST_QUESTIONS = 300
 LEAST_SENTENCE_WORDS = 4
+LEAST_FUNCTIONS_OF_A_FILE = 3
+LEAST_QUESTIONS = 30
 _ASKED_SHARE = 0.7
 _WORD = re.compile(r"[^\W_][\w'-]*")
 _SMALL = """
@@ -33,29 +39,39 @@ a an the of to in on for and or is are be been was were this that these those it
 will has have which when then than all any also used using return returns given
 """
 _SMALL_WORDS = frozenset(_SMALL.split())
+_ROLE = re.compile(r"(?::[\w:]+:)`[~!]?([^`<]+?)(?:\s*<[^`]*>)?`")
+_MARKUP = re.compile(r"[`*]")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def derived_sets(judged: JudgedSet) -> list[JudgedSet]:
-    """The sets made of this one: none unless it holds whole Python files and Markdown pages that give questions.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A made set; `golden` holds the lines that answer a query, where the set knows them."""
+
+    judged: JudgedSet
+    golden: Mapping[str, Sequence[Golden]] = field(default_factory=dict)
+
+
+def derived_sets(judged: JudgedSet) -> list[Derived]:
+    """The sets made of this one: those that its files give questions for.
 
     The same set gives the same sets.
     """
     names = [document.path for document in judged.documents]
-    if not any(name.endswith(".py") for name in names) or not any(name.endswith(".md") for name in names):
-        return []
-    made: list[JudgedSet] = []
-    for make in (_synthetic, _functions):
+    code = any(name.endswith(".py") for name in names)
+    prose = any(name.endswith(".md") for name in names)
+    made: list[Derived] = []
+    for make in ((_synthetic, _functions) if code and prose else ()) + ((_described,) if code else ()):
         with suppress(ConfigurationError):  # nothing there makes a question
             made.append(make(judged))
     return made
 
 
-def _synthetic(judged: JudgedSet) -> JudgedSet:
+def _synthetic(judged: JudgedSet) -> Derived:
     with TemporaryDirectory(prefix="strata-derived-") as name:
         folder = Path(name) / f"{judged.name}{DERIVED}synth"
         write_synthetic({document.path: document.text for document in judged.documents}, folder, most=MOST_QUESTIONS)
-        return read_set(folder)
+        return Derived(judged=read_set(folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +82,7 @@ class _Found:
     """The function's first line, decorators included, counted from 1."""
 
 
-def _functions(judged: JudgedSet) -> JudgedSet:
+def _functions(judged: JudgedSet) -> Derived:
     draws = random.Random(0)  # noqa: S311 - a sample, no secret
     found = [item for document in judged.documents for item in _found_in(document)]
     draws.shuffle(found)
@@ -89,7 +105,59 @@ def _functions(judged: JudgedSet) -> JudgedSet:
                 relevant[query.query_id] = {path}
         text = "\n".join(line[indent:] for line in lines) + "\n"
         documents.append(JudgedDocument(path=path, title=item.node.name, text=text))
-    return judged_set(f"{judged.name}{DERIVED}functions", tuple(documents), tuple(queries), relevant)
+    made = judged_set(f"{judged.name}{DERIVED}functions", tuple(documents), tuple(queries), relevant)
+    return Derived(judged=made)
+
+
+def _described(judged: JudgedSet) -> Derived:
+    draws = random.Random(0)  # noqa: S311 - a sample, no secret
+    described = [
+        (document.path, item, sentence)
+        for document in judged.documents
+        if len(found := list(_found_in(document))) >= LEAST_FUNCTIONS_OF_A_FILE
+        for item in found
+        if (sentence := _plain(_first_sentence(item.node)))
+    ]
+    times = Counter(sentence.casefold() for _, _, sentence in described)
+    once = [one for one in described if times[one[2].casefold()] == 1]
+    if len(once) < LEAST_QUESTIONS:
+        raise ConfigurationError(f"{judged.name}: too few docstrings there make a question.")
+    chosen = draws.sample(once, min(MOST_QUESTIONS, len(once)))
+    cut: dict[str, list[Span]] = {}
+    for path, item, _ in chosen:
+        statement = item.node.body[0]
+        cut.setdefault(path, []).append(Span(start=statement.lineno, end=statement.end_lineno or statement.lineno))
+    documents = tuple(
+        JudgedDocument(path=one.path, title=one.title, text=_without_lines(one.text, cut.get(one.path, ())))
+        for one in judged.documents
+    )
+    queries = tuple(
+        JudgedQuery(query_id=f"q{number:04}", text=sentence) for number, (_, _, sentence) in enumerate(chosen)
+    )
+    golden = {
+        query.query_id: (Golden(path=path, span=_moved(item, cut[path])),)
+        for query, (path, item, _) in zip(queries, chosen, strict=True)
+    }
+    relevant = {query_id: {piece.path for piece in pieces} for query_id, pieces in golden.items()}
+    return Derived(judged=judged_set(f"{judged.name}{DERIVED}described", documents, queries, relevant), golden=golden)
+
+
+def _plain(sentence: str) -> str:
+    """Without the mark-up of roles and literals."""
+    return _MARKUP.sub("", _ROLE.sub(r"\1", sentence))
+
+
+def _without_lines(text: str, spans: Sequence[Span]) -> str:
+    away = {number for span in spans for number in range(span.start, span.end + 1)}
+    return "\n".join(line for number, line in enumerate(text.split("\n"), start=1) if number not in away)
+
+
+def _moved(item: _Found, spans: Sequence[Span]) -> Span:
+    """The function's lines, once those of the spans are gone."""
+    end = item.node.end_lineno or item.node.lineno
+    before = sum(span.end - span.start + 1 for span in spans if span.end < item.first)
+    within = sum(span.end - span.start + 1 for span in spans if item.first <= span.start <= end)
+    return Span(start=item.first - before, end=end - before - within)
 
 
 def _found_in(document: JudgedDocument) -> Iterator[_Found]:

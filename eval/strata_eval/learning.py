@@ -2,8 +2,8 @@
 
 A question's loss is the cross-entropy of its right file among the files that were found (each by its best row), and,
 where the set knows the right lines, of the right rows among the rows. Sets count alike, whatever their number of
-questions; those that were made of another set count by half. Weights of evidence are kept from going below 0, so that
-more evidence never lowers a row.
+questions; those that were made of another set count by three quarters. Weights of evidence are kept from going below 0,
+so that more evidence never lowers a row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUESTIONS_OF_A_SET = 300
 MOST_ROWS = 60
 REGULARISATION = 0.00003
 GOLDEN_SHARE = 0.3
-DERIVED_SHARE = 0.5
+DERIVED_SHARE = 0.75
 _MOST_STEPS = 40
 _ENOUGH = 1e-5
 _ABSENT = -1e9
@@ -74,12 +74,15 @@ class Pack:
             names = {name: position for position, name in enumerate(dict.fromkeys(lesson.files[:length]))}
             self._file[number] = number * rows + rows - 1
             self._file[number, :length] = [number * rows + names[name] for name in lesson.files[:length]]
+        names_of_files, place = np.unique(self._file, return_inverse=True)
+        self._place = place.reshape(self._file.shape)
+        self._by_file = np.argsort(self._place, axis=None, kind="stable")
+        self._first_of_file = np.searchsorted(self._place.ravel()[self._by_file], np.arange(len(names_of_files)))
 
     def slope(self, weights: Floats) -> _Slope:
         scores = np.where(self._present, self._fields @ weights, _ABSENT)
-        best = np.full(scores.size, _ABSENT)
-        np.maximum.at(best, self._file.ravel(), scores.ravel())
-        leading = (scores == best[self._file]) & self._present
+        best = np.maximum.reduceat(scores.ravel()[self._by_file], self._first_of_file)
+        leading = (scores == best[self._place]) & self._present
         by_file = self._cross_entropy(scores, leading, self._right_file)
         return by_file + self._cross_entropy(scores, self._present, self._right_row).times(GOLDEN_SHARE)
 
@@ -98,7 +101,7 @@ class Pack:
         wanted = shares * right[usable]
         reached = np.maximum(wanted.sum(axis=1, keepdims=True), 1e-12)
         flat = fields.reshape(-1, size)
-        means = np.einsum("qr,qrf->qf", shares, fields, optimize=True)
+        means = np.matmul(shares[:, None, :], fields)[:, 0]
         gradient = (shares - wanted / reached).ravel() @ flat
         curvature = (flat * shares.ravel()[:, None]).T @ flat - means.T @ means
         count = float(usable.sum())

@@ -16,6 +16,7 @@ from strata.model.asking import Filter, Question, Retrieved
 from strata.model.corpus import Chunk, FileEntry, SourceFile, blob_sha_of
 from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import leading_terms, query_terms
+from strata.retrieval.diversity import diversified
 from strata.retrieval.features import FeatureReranker, feature_rows
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import checked_text
@@ -32,6 +33,7 @@ from strata_eval.vector_cache import CachedEmbedder
 
 ROWS = 60
 """A few more than are ranked anew in use: more wrong rows to learn from."""
+SHOWN_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,9 @@ def read_courses(data: Path, name: str, embedder: CachedEmbedder) -> list[Course
     judged, folder = read_any_set(data, name), folder_of(data, name)
     golden = read_golden(folder)
     if not judged.given:
-        derived = [_course(one, own_chunks(one, embedder), {}, embedder) for one in derived_sets(judged)]
+        derived = [
+            _course(one.judged, own_chunks(one.judged, embedder), one.golden, embedder) for one in derived_sets(judged)
+        ]
         return [_course(judged, own_chunks(judged, embedder), golden, embedder), *derived]
     chunks = [chunk for part in read_given_chunks(folder).values() for chunk in part]
     return [_course(judged, chunks, golden, embedder)]
@@ -158,9 +162,12 @@ def _figures(course: Course, weights: Mapping[str, float], languages: frozenset[
     reranker = FeatureReranker(languages=languages, weights=weights)
     fused = [asked.retrieved.candidates for asked in course.asked]
     ranked = [
-        reranker.rerank(
-            Question(text=asked.text, session_id=course.judged.name, identity=IDENTITY), asked.retrieved
-        ).candidates
+        diversified(
+            reranker.rerank(
+                Question(text=asked.text, session_id=course.judged.name, identity=IDENTITY), asked.retrieved
+            ).candidates,
+            SHOWN_ROWS,
+        )
         for asked in course.asked
     ]
     before = score(course.judged, fused, course.golden)

@@ -49,6 +49,26 @@ def test_the_same_lines_are_shown_once(
     assert shown[0].also == ((Also(layer=second.layer, path="a", span=second.span),) if is_twin else ())
 
 
+@pytest.mark.parametrize(
+    ("better", "other", "is_twin"),
+    [
+        pytest.param((C0, (1, 20)), (C1, (5, 60)), True, id="text of a quarter of a function, and its entry"),
+        pytest.param((C0, (1, 20)), (C1, (10, 90)), False, id="text of an eighth"),
+        pytest.param((C1, (1, 60)), (C0, (20, 40)), True, id="the entry of a short function, and a part of it"),
+        pytest.param((C1, (1, 61)), (C0, (20, 40)), False, id="the entry of a long one"),
+        pytest.param((C1, (1, 60)), (C0, (50, 80)), False, id="text that is mostly of others"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["function", "method"])
+def test_a_part_of_a_short_function_speaks_for_the_whole_and_the_whole_for_it(
+    better: tuple[Layer, tuple[int, int]], other: tuple[Layer, tuple[int, int]], kind: str, is_twin: bool
+) -> None:
+    known = {C0: {}, C1: {"symbol_kind": kind}}
+    first, second = (row("a", layer, lines, metadata=known[layer]) for layer, lines in (better, other))
+    third = row("b", C0, (1, 9))
+    assert diversified([first, second, third], limit=2)[1].path == ("b" if is_twin else "a")
+
+
 def test_twins_come_back_where_nothing_else_is_left_and_nobody_speaks_for_them() -> None:
     rows = [row("a", C0, (1, 40)), row("a", C1, (1, 40)), row("b", C0, (1, 9))]
     assert diversified(rows, limit=3) == tuple(rows)

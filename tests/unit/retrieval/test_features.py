@@ -98,6 +98,26 @@ def test_the_files_name_counts_by_the_rare_words_in_it() -> None:
     assert in_names[1:] == [0.0, 0.0]
 
 
+def test_a_symbols_name_fits_by_the_words_that_it_shares_with_the_question() -> None:
+    entry = {"layer": Layer.C1_SYMBOL_CATALOG, "metadata": {"symbol_kind": "method"}}
+    found = retrieved(
+        row(1, title="Context.push", **entry),
+        row(2, title="Context.pushBlobLock", **entry),
+        row(3, title="a, b", metadata={"symbols": ["Context.pop", "Context.push"]}),
+        row(4, title="Push", path="push.md", layer=Layer.D3_SECTION_INDEX),
+    )
+    exact, longer, one_of_two, prose = column("symbol_name", "Push this so that it is active.", found)
+    assert exact == one_of_two > longer > 0
+    assert prose == 0
+    assert column("symbol_name", "where is push_blob_lock made", found)[1] > 0
+
+
+@pytest.mark.parametrize("text", ["how to push a context", "Fix push, which fails", "the context stack"])
+def test_names_say_less_where_a_question_neither_describes_nor_names_code(text: str) -> None:
+    found = retrieved(row(1, title="push", metadata={"symbols": ["push"]}), row(2))
+    assert column("symbol_name", text, found) == [0.0, 0.0]
+
+
 def test_few_plain_words_look_for_what_code_does() -> None:
     found = retrieved(row(1, distance=0.2), row(2, path="guide.md", layer=Layer.D3_SECTION_INDEX, distance=0.2))
     assert column("dense_for_code", "sort a list by value", found) == pytest.approx([1.0, 0.0])

@@ -17,12 +17,17 @@ FILE_SHARE = 0.4
 """Share of the result that one file's rows may take while other files have rows to show; two rows at least."""
 SAME_LINES = 0.5
 """From this share of common lines on, two rows show the same."""
+FUNCTION_LINES = 0.25
+"""From this share on, text shows enough of a function to speak for the function's entry."""
+SHORT_FUNCTION_LINES = 60
+"""The entry of a function of so many lines speaks for the text of a part of it: it leads to all of its lines."""
 
 _FAMILIES = (
     frozenset({Layer.C0_SOURCE_CHUNKS, Layer.C1_SYMBOL_CATALOG}),
     frozenset({Layer.D2_FACT_INDEX, Layer.D3_SECTION_INDEX, Layer.D4_POLICY_INDEX}),
 )
 """Layers that show the same lines in two ways."""
+_FUNCTIONS = frozenset({"function", "method"})
 _TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
 
 
@@ -72,8 +77,9 @@ def _in_order(rows: Sequence[Candidate], chosen: dict[int, Candidate]) -> Iterat
 def _is_twin(row: Candidate, better: Candidate) -> bool:
     """Whether `better` shows the lines of `row` in another layer.
 
-    An entry about lines adds nothing where the text of half of them is shown; text gives way only to its very lines, so
-    that a class's entry does not stand for all of its methods.
+    An entry about lines adds nothing where the text of half of them is shown, of a function a quarter; text gives way
+    only to its very lines, so that a class's entry does not stand for all of its methods, and to the entry of a short
+    function that it is a part of.
     """
     if row.path != better.path or row.layer is better.layer:
         return False
@@ -82,8 +88,13 @@ def _is_twin(row: Candidate, better: Candidate) -> bool:
     common = _common_lines(row.span, better.span)
     of_row, of_better = common / _lines(row.span), common / _lines(better.span)
     if better.layer in _TEXT:
-        return of_row >= SAME_LINES
-    return of_row >= SAME_LINES and of_better >= SAME_LINES
+        return of_row >= (FUNCTION_LINES if _is_function(row) else SAME_LINES)
+    short = _is_function(better) and _lines(better.span) <= SHORT_FUNCTION_LINES
+    return of_row >= SAME_LINES and (short or of_better >= SAME_LINES)
+
+
+def _is_function(row: Candidate) -> bool:
+    return row.metadata.get("symbol_kind") in _FUNCTIONS
 
 
 def _is_copy(row: Candidate, better: Candidate) -> bool:

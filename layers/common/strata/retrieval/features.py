@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from strata.model.asking import Candidate, Explanation, Question, Retrieved, ScorePart
 from strata.model.corpus import Layer
 from strata.retrieval.analyser import analyse, query_terms
-from strata.retrieval.intent import tells_what_code_does
+from strata.retrieval.intent import describes_code, tells_what_code_does
 from strata.retrieval.weighing import LONG_QUESTION_WORDS, QuestionShape, shape_of
 from strata.retrieval.wording import wording
 
@@ -42,6 +43,7 @@ FEATURES = (
     "file_words",  # share of the question's words that the file's rows here hold, rare words counting more
     "file_words_clear",  # file_words, likewise
     "file_name",  # words of the question in the file's name, words that few rows hold counting more
+    "symbol_name",  # of a symbol's name and the question the part that they share, where it describes or names code
     "identifiers",  # share of the identifiers in the question that stand here letter for letter
     "prose_for_code",  # a page of prose, where the question says what code does or should do
 )
@@ -52,6 +54,7 @@ SHORT_QUESTION_WORDS = 8
 _BEST_ROWS = 10
 _FILE_ROWS = 4
 _MOST_IDENTIFIERS = 30
+_UNSEEN = ""
 _TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
 _PROSE = re.compile(r"\.(?:md|mdx|markdown|rst|txt|text|html?|adoc|org|ipynb|pdf|tex)\Z", re.IGNORECASE)
 
@@ -108,11 +111,37 @@ class FeatureReranker:
         return np.array([self.weights.get(name, 0.0) for name in FEATURES])
 
 
+class _Files:
+    """The rows of each file among all rows: what they have together, said of every row."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        numbers: dict[str, int] = {}
+        self._file = np.array([numbers.setdefault(path, len(numbers)) for path in paths], dtype=np.int64)
+        self._order = np.argsort(self._file, kind="stable")
+        self._first = np.searchsorted(self._file[self._order], np.arange(len(numbers)))
+
+    def best(self, values: Floats) -> Floats:
+        best: Floats = np.maximum.reduceat(values[self._order], self._first)
+        return best[self._file]
+
+    def sums(self, values: Floats) -> Floats:
+        """Of the file's greatest few values."""
+        order = np.lexsort((-values, self._file))
+        place = np.arange(len(values)) - self._first[self._file[order]]
+        sums: Floats = np.add.reduceat(np.where(place < _FILE_ROWS, values[order], 0.0), self._first)
+        return sums[self._file]
+
+    def any(self, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """`held` has shape (rows, any number)."""
+        together: NDArray[np.bool_] = np.logical_or.reduceat(held[self._order], self._first, axis=0)
+        return together[self._file]
+
+
 def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> Floats:
     """The fields of every row: shape (rows, len(FEATURES)), columns in the order of `FEATURES`."""
     rows = retrieved.candidates
     shape = shape_of(text, languages)
-    files = _groups(row.path for row in rows)
+    files = _Files([row.path for row in rows])
     words = wording(text, [row.content for row in rows])
     nearest = 1.0 - (1.0 if retrieved.best_distance is None else retrieved.best_distance)
     cosines = np.array([0.0 if row.distance is None else 1.0 - row.distance for row in rows]).clip(min=0.0)
@@ -121,8 +150,8 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
     dense = _over(cosines, nearest) * shape.understood
     bm25 = _over(np.array([row.bm25 or 0.0 for row in rows]), retrieved.greatest_bm25)
     clear = _standing_out(bm25)
-    file_bm25 = _file_sums(bm25, files) / _FILE_ROWS
-    file_words = words.share(_held_by_file(words.held, files))
+    file_bm25 = files.sums(bm25) / _FILE_ROWS
+    file_words = words.share(files.any(words.held))
     source = np.array([_PROSE.search(row.path) is None for row in rows], dtype=np.float64)
     is_text = np.array([row.layer in _TEXT for row in rows], dtype=np.float64)
     plain = float(not shape.identifiers) * min(1.0, max(0.0, 2.0 - shape.words / SHORT_QUESTION_WORDS))
@@ -135,13 +164,14 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
         "bm25_for_code": bm25 * source * plain,
         "near_unclear": words.near * (1.0 - clear),
         "near_long": words.near * min(1.0, shape.words / LONG_QUESTION_WORDS),
-        "file_text_dense": _file_best(dense * is_text, files),
-        "file_entry_dense": _file_best(dense * (1.0 - is_text), files),
+        "file_text_dense": files.best(dense * is_text),
+        "file_entry_dense": files.best(dense * (1.0 - is_text)),
         "file_bm25": file_bm25,
         "file_bm25_clear": file_bm25 * clear,
         "file_words": file_words,
         "file_words_clear": file_words * clear,
         "file_name": _coverage(query_terms(text), [_name_terms(row.path) for row in rows]),
+        "symbol_name": _symbol_names(text, rows) if shape.identifiers or describes_code(text) else np.zeros(len(rows)),
         "identifiers": _identifier_shares(shape, rows),
         "prose_for_code": (1.0 - source) * tells_what_code_does(text),
     }
@@ -153,35 +183,6 @@ def _over(values: Floats, best: float | None) -> Floats:
     return values / greatest if greatest > 0 else values
 
 
-def _groups(keys: Iterable[str]) -> list[list[int]]:
-    groups: dict[str, list[int]] = {}
-    for number, key in enumerate(keys):
-        groups.setdefault(key, []).append(number)
-    return list(groups.values())
-
-
-def _file_sums(values: Floats, files: Sequence[Sequence[int]]) -> Floats:
-    sums = np.zeros(len(values))
-    for numbers in files:
-        sums[numbers] = np.sort(values[numbers])[::-1][:_FILE_ROWS].sum()
-    return sums
-
-
-def _file_best(values: Floats, files: Sequence[Sequence[int]]) -> Floats:
-    best = np.zeros(len(values))
-    for numbers in files:
-        best[numbers] = values[numbers].max()
-    return best
-
-
-def _held_by_file(held: NDArray[np.bool_], files: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """For each row the words that any row of its file holds."""
-    together = np.zeros_like(held)
-    for numbers in files:
-        together[numbers] = held[numbers].any(axis=0)
-    return together
-
-
 def _standing_out(bm25: Floats) -> float:
     """How far the best is above the mean of the ten best, 0 to 1."""
     return float(1.0 - np.sort(bm25)[::-1][:_BEST_ROWS].mean()) if bm25.any() else 0.0
@@ -191,15 +192,35 @@ def _coverage(terms: Sequence[str], held: Sequence[frozenset[str]]) -> Floats:
     """The share of the question's words that each row holds, words that few of the rows hold counting more."""
     asked = frozenset(terms)
     found = [asked & words for words in held]
-    frequency: dict[str, int] = {}
-    for words in found:
-        for word in words:
-            frequency[word] = frequency.get(word, 0) + 1
-    count = len(held)
-    rarity = {word: math.log(1 + (count - rows + 0.5) / (rows + 0.5)) for word, rows in frequency.items()}
-    unseen = math.log(1 + (count + 0.5) / 0.5)
-    whole = sum(rarity.values()) + unseen * min(len(asked) - len(rarity), _MOST_IDENTIFIERS)
+    rarity = _rarity(found)
+    seen = rarity.keys() - {_UNSEEN}
+    whole = sum(rarity[word] for word in seen) + rarity[_UNSEEN] * min(len(asked) - len(seen), _MOST_IDENTIFIERS)
     return np.array([sum(rarity[word] for word in words) for words in found]) / (whole or 1.0)
+
+
+def _symbol_names(text: str, rows: Sequence[Candidate]) -> Floats:
+    """Of each row the symbol whose name fits the question best: twice the words that the two share over the words of
+    both, words that few of the rows' names hold counting more."""
+    asked = frozenset(query_terms(text))
+    names = [_symbol_words(row) for row in rows]
+    rarity = _rarity([frozenset().union(*words) for words in names])
+    unseen = rarity[_UNSEEN]
+    whole = sum(rarity.get(word, unseen) for word in asked)
+
+    def fit(words: frozenset[str]) -> float:
+        shared = words & asked
+        return (
+            2 * sum(rarity[word] for word in shared) / (whole + sum(rarity[word] for word in words)) if shared else 0.0
+        )
+
+    return np.array([max(map(fit, words), default=0.0) for words in names])
+
+
+def _rarity(held: Sequence[frozenset[str]]) -> dict[str, float]:
+    """The weight of each word by the number of rows that hold it; of a word that none holds under `_UNSEEN`."""
+    frequency = Counter(word for words in held for word in words)
+    frequency[_UNSEEN] = 0
+    return {word: math.log(1 + (len(held) - rows + 0.5) / (rows + 0.5)) for word, rows in frequency.items()}
 
 
 def _identifier_shares(shape: QuestionShape, rows: Sequence[Candidate]) -> Floats:
@@ -213,3 +234,17 @@ def _identifier_shares(shape: QuestionShape, rows: Sequence[Candidate]) -> Float
 @lru_cache(maxsize=1 << 14)
 def _name_terms(path: str) -> frozenset[str]:
     return frozenset(analyse(path.rpartition("/")[2]))
+
+
+def _symbol_words(row: Candidate) -> tuple[frozenset[str], ...]:
+    """The words of the name of each symbol that the row defines or is the entry of."""
+    if "symbol_kind" in row.metadata:
+        return (_words_of_name(row.title),)
+    return tuple(_words_of_name(symbol) for symbol in row.metadata.get("symbols", ()))
+
+
+@lru_cache(maxsize=1 << 14)
+def _words_of_name(symbol: str) -> frozenset[str]:
+    """The words in the last part of a qualified name: of one with humps or underscores without the name as a whole."""
+    terms = analyse(symbol.rpartition(".")[2])
+    return frozenset(terms[1:] or terms)

@@ -44,10 +44,25 @@ def tells_what_code_does(text: str) -> bool:
     >>> [tells_what_code_does(text) for text in ("How do I fix an upload?", "Installation", "")]
     [False, False, False]
     """
-    if _QUESTION.match(text) and len(text.split()) < _LONG_TEXT_WORDS:
-        return False
+    return not _asks(text) and (_begins_with_a_telling_verb(text) or _FAULT.search(text) is not None)
+
+
+def describes_code(text: str) -> bool:
+    """Whether it tells what code does and no fault: such a sentence often uses the words of which names are made.
+
+    >>> [describes_code(text) for text in ("Returns the open file.", "Fix what fails", "How to fix it")]
+    [True, False, False]
+    """
+    return not _asks(text) and _begins_with_a_telling_verb(text) and _FAULT.search(text) is None
+
+
+def _asks(text: str) -> bool:
+    return _QUESTION.match(text) is not None and len(text.split()) < _LONG_TEXT_WORDS
+
+
+def _begins_with_a_telling_verb(text: str) -> bool:
     first = _WORD.search(text.lower())
-    return (first is not None and not _forms(first.group()).isdisjoint(_VERBS)) or _FAULT.search(text) is not None
+    return first is not None and not _forms(first.group()).isdisjoint(_VERBS)
 
 
 def _forms(verb: str) -> frozenset[str]:

@@ -56,15 +56,16 @@ def wording(text: str, contents: Sequence[str]) -> Wording:
     words = list(dict.fromkeys([*(word for pair in pairs for word in pair), *sequence]))[:MOST_WORDS]
     number = {word: position for position, word in enumerate(words)}
     beginnings = [_beginning(word) for word in words]
+    at = [(number[one], number[other]) for one, other in pairs]
     held = np.zeros((len(contents), len(words)), dtype=np.bool_)
     near = np.zeros((len(contents), len(pairs)))
     for row, content in enumerate(contents):
         folded = content.lower().replace("ё", "е")
-        places = [_places(folded, beginning) for beginning in beginnings]
+        places = [_places(folded, beginning) if beginning in folded else [] for beginning in beginnings]
         held[row] = [bool(found) for found in places]
-        near[row] = [_are_near(places[number[one]], places[number[other]]) for one, other in pairs]
+        near[row] = [bool(places[one] and places[other]) and _are_near(places[one], places[other]) for one, other in at]
     rarity = _rarity(held)
-    weights = np.array([min(rarity[number[one]], rarity[number[other]]) for one, other in pairs])
+    weights = np.array([min(rarity[one], rarity[other]) for one, other in at])
     return Wording(near=near @ weights / (weights.sum() or 1.0), held=held, rarity=rarity)
 
 
