@@ -4,6 +4,7 @@ question fail on the next one.
 From files that hold code and prose come two sets: headings and docstrings that ask for their file (`synth`), and single
 functions, each a document of its own, asked for by a few words of their docstring, as people ask a web search. From
 files of several functions comes a third: the first sentence of a docstring asks for its function's lines (`described`).
+It is there to judge by: learned from, it won at symbols less than it cost elsewhere.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from strata_eval.synth import write_synthetic
 
 DERIVED = "~"
 """Between a set's name and what was made of it."""
+JUDGED_ONLY = f"{DERIVED}described"
+"""Behind the name of a set that nothing is learned from."""
 MOST_FUNCTIONS = 1_500
 MOST_QUESTIONS = 300
 LEAST_SENTENCE_WORDS = 4
@@ -139,7 +142,7 @@ def _described(judged: JudgedSet) -> Derived:
         for query, (path, item, _) in zip(queries, chosen, strict=True)
     }
     relevant = {query_id: {piece.path for piece in pieces} for query_id, pieces in golden.items()}
-    return Derived(judged=judged_set(f"{judged.name}{DERIVED}described", documents, queries, relevant), golden=golden)
+    return Derived(judged=judged_set(f"{judged.name}{JUDGED_ONLY}", documents, queries, relevant), golden=golden)
 
 
 def _plain(sentence: str) -> str:

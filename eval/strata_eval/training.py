@@ -23,7 +23,7 @@ from strata.retrieval.retrieve import checked_text
 from strata.retrieval.weighing import fusion_weights, shape_of
 from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet
-from strata_eval.derived import DERIVED, derived_sets
+from strata_eval.derived import DERIVED, JUDGED_ONLY, derived_sets
 from strata_eval.indexed_sets import GIVEN, IDENTITY, folder_of, read_any_set
 from strata_eval.judgements import Golden, read_given_chunks, read_golden
 from strata_eval.learning import DERIVED_SHARE, Lesson, Pack, learn
@@ -144,18 +144,23 @@ def _asked(  # noqa: PLR0917 - one call
 
 def train(courses: Sequence[Course], languages: frozenset[str], say: Callable[[str], None]) -> dict[str, Any]:
     """Weights from all courses, and for each set its figures under weights that were learned without its family."""
-    packs = [
-        Pack([asked.lesson for asked in course.asked], share=DERIVED_SHARE if course.derived else 1.0)
+    packs = {
+        course.judged.name: Pack(
+            [asked.lesson for asked in course.asked], share=DERIVED_SHARE if course.derived else 1.0
+        )
         for course in courses
-    ]
+        if not course.judged.name.endswith(JUDGED_ONLY)
+    }
     unseen: list[dict[str, Any]] = []
     for family in dict.fromkeys(course.family for course in courses):
-        weights = learn([pack for pack, course in zip(packs, courses, strict=True) if course.family != family])
+        weights = learn(
+            [packs[course.judged.name] for course in courses if course.judged.name in packs and course.family != family]
+        )
         for course in courses:
             if course.family == family:
                 unseen.append(_figures(course, weights, languages))
                 say(f"{course.judged.name}: {unseen[-1]['unseen']['ndcg@10']:.3f}")
-    return {"weights": learn(packs), "leave_one_set_out": unseen}
+    return {"weights": learn(list(packs.values())), "leave_one_set_out": unseen}
 
 
 def _figures(course: Course, weights: Mapping[str, float], languages: frozenset[str]) -> dict[str, Any]:
