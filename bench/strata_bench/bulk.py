@@ -164,9 +164,10 @@ class BulkSession:
                     copying.row((*name, layer, path, readers[number], copying.halfvec(vectors[number])))
                 )
             size = end - begin
-            array = struct.pack(">iiiii", 1, 0, INT8_OID, size, 1) + keys[begin:end].tobytes()
-            sparse = struct.pack(">iii", TERM_SPACE, size, 0) + (terms[begin:end] - 1).astype(">i4").tobytes()
-            sparse += weights[begin:end].astype(">f4").tobytes()
+            array = copying.bytea(struct.pack(">iiiii", 1, 0, INT8_OID, size, 1) + keys[begin:end].tobytes())
+            places, values = (terms[begin:end] - 1).astype(">i4"), weights[begin:end].astype(">f4")
+            head = struct.pack(">iii", TERM_SPACE, size, 0)
+            sparse = copying.bytea(head + places.tobytes() + values.tobytes())
             rows["rag_chunk_terms"].append(copying.row((*name, layer, path, readers[number], array, sparse)))
             begin = end
         for table, columns in _TABLES.items():
@@ -233,8 +234,8 @@ def tidy_all(url: str) -> None:
 
 
 def _texts(values: Sequence[str]) -> bytes:
-    """A text[] in binary."""
+    """A field of the type text[]."""
     parts = [struct.pack(">iiiii", 1, 0, TEXT_OID, len(values), 1)]
     for value in values:
         parts += (struct.pack(">i", len(value.encode())), value.encode())
-    return b"".join(parts)
+    return copying.bytea(b"".join(parts))

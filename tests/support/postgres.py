@@ -22,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from strata.storage.postgres.migrate import ROLES, migrate
+from strata_local.postgres import make_reachable
 
 PASSWORD = "only-for-tests"
 ENDS_WITH_ITS_INPUT = '"$@" & server=$!; read -r _; kill -INT $server; wait $server; rm -rf "$0"'
@@ -177,6 +178,7 @@ def _server_of_the_wheel(version: int) -> Iterator[str]:
     # Postgres refuses to run as root: then it runs as `nobody`, who owns nothing but this folder.
     user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
     if user is not None:
+        make_reachable(binaries)
         os.chown(folder, user.pw_uid, user.pw_gid)
     as_user: dict[str, Any] = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     data, password_file = folder / "data", folder / "password"

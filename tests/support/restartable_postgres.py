@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from strata_local.postgres import make_reachable
 from tests.support.postgres import PASSWORD, PostgresServer, _free_port, _wait_for
 
 
@@ -54,6 +55,7 @@ def restartable_postgres() -> Iterator[RestartablePostgres]:
     folder = Path(tempfile.mkdtemp(prefix="strata-pg-"))
     user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
     if user is not None:
+        make_reachable(binaries)
         os.chown(folder, user.pw_uid, user.pw_gid)
     as_user: dict[str, Any] = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     password_file = folder / "password"

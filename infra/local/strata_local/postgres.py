@@ -204,18 +204,9 @@ class BundledPostgres:
         return False
 
     def _make_reachable(self) -> None:
-        """Under root the server is another user, who must be able to pass through the folders above its files.
-
-        Only the right to pass is added (not to read), and only where it is missing.
-        """
-        if self._user.uid < 0:
-            return
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
-        for start in (self._folder.parent, self._binaries):
-            for folder in (start, *start.parents):
-                mode = folder.stat().st_mode
-                if not mode & 0o001:
-                    folder.chmod(mode | 0o001)
+        if self._user.uid >= 0:
+            self._folder.parent.mkdir(parents=True, exist_ok=True)
+            make_reachable(self._folder.parent, self._binaries)
 
     def _call(self, program: str, *arguments: str, typed: str = "") -> None:
         result = self._command(program, *arguments, typed=typed)
@@ -234,6 +225,18 @@ class BundledPostgres:
             timeout=START_LIMIT_S,
             check=False,
         )
+
+
+def make_reachable(*folders: Path) -> None:
+    """Let another user, as which the server runs under root, pass through these folders and the ones above them.
+
+    Only the right to pass is added (not to read), and only where it is missing.
+    """
+    for start in folders:
+        for folder in (start, *start.parents):
+            mode = folder.stat().st_mode
+            if not mode & 0o001:
+                folder.chmod(mode | 0o001)
 
 
 def _binaries() -> tuple[int, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import psycopg
 import pytest
 
 from strata_local.errors import PostgresUnavailable
-from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_database
+from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_database, make_reachable
 
 
 @pytest.fixture(scope="module")
@@ -142,3 +143,15 @@ def test_an_owner_url_of_another_kind_is_refused(url: str, tmp_path: Path) -> No
 def test_a_database_that_does_not_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(PostgresUnavailable, match="STRATA_DATABASE_URL"):
         existing_database("postgresql://nobody@127.0.0.1:1/none", tmp_path / "passwords.json")
+
+
+def test_another_user_may_pass_through_the_folders_and_read_none_of_them(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    inner = private / "inner"
+    inner.mkdir(parents=True)
+    private.chmod(0o700)
+    inner.chmod(0o750)
+
+    make_reachable(inner)
+
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (private, inner)] == [0o701, 0o751]
