@@ -232,3 +232,15 @@ def test_thirty_rows_beside_thousands_of_another_session_all_come_back(large: Se
         request = large.request("thirty", "?", embedding=far, limit=limit, identity=everybody)
         assert ids(large.search, request) == ids(large.twin, request)
         assert len(ids(large.search, request)) == expected
+
+
+@pytest.mark.parametrize("dimension", [4, 384, 1_536, 3_072, 4_000])
+def test_cells_of_any_number_of_rows_can_be_made_in_256_mb(module_postgres: TestDatabase, dimension: int) -> None:
+    # Fifty rows for each cell, in two bytes a dimension, and four bytes for each of them and each cell.
+    with psycopg.connect(module_postgres.owner_url) as connection:
+        found = connection.execute(
+            "SELECT strata_cells(rows, %s) FROM unnest('{900,1600000,1000000000}'::bigint[]) AS rows", [dimension]
+        ).fetchall()
+    few, many, most = (cells for (cells,) in found)
+    assert few == 30 < many == most
+    assert 0.7 * 2**28 < 50 * most * (4 * most + 2 * dimension) + 16 * most * dimension <= 2**28

@@ -239,8 +239,12 @@ class PostgresSessionStore:
             self._database.transact(
                 lambda connection: connection.execute(queries("commit")["build_nearest"], parameters)
             )
-        except StrataError:
-            _log.warning("The cells of index %d could not be built; the next commit tries again.", index_id)
+        except StrataError as error:
+            _log.warning(
+                "The cells of index %d could not be built; the next commit tries again: %s",
+                index_id,
+                error.__cause__ or error,
+            )
 
 
 def _session(row: tuple[Any, ...]) -> Session:
