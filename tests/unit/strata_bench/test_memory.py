@@ -14,6 +14,16 @@ import pytest
 from strata_bench.memory import together_bytes, watched_memory
 
 MB = 2**20
+HOLDS_FOR_A_WHILE = """
+print("little", flush=True)
+input()
+held = bytearray(b"x") * (200 * 2**20)
+print("much", flush=True)
+input()
+del held
+print("little", flush=True)
+input()
+"""
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone tells it")
 
@@ -48,13 +58,21 @@ def test_pages_that_processes_share_count_once(much: bytearray) -> None:
 
 
 def test_the_most_that_was_held_is_remembered() -> None:
-    before = together_bytes(os.getpid())
-    with watched_memory(os.getpid()) as peak:
-        held = bytearray(b"x") * (200 * MB)
-        time.sleep(0.6)
-        del held
-        time.sleep(0.6)
-    assert together_bytes(os.getpid()) < before + 100 * MB < before + 150 * MB < peak.bytes
+    # A process of its own: what other tests have left in this one may go at any moment.
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS_FOR_A_WHILE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "little\n"
+        before = together_bytes(process.pid)
+        with watched_memory(process.pid) as peak:
+            for said in ("much", "little"):
+                print(file=process.stdin, flush=True)
+                assert process.stdout.readline() == f"{said}\n"
+                time.sleep(0.6)
+        assert 0 < together_bytes(process.pid) < before + 100 * MB < before + 150 * MB < peak.bytes
+        print(file=process.stdin, flush=True)
 
 
 def _stay(pipe: Connection) -> None:
