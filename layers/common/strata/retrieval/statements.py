@@ -378,8 +378,6 @@ _AND_UNRANKED = sql.SQL("""
     SELECT chunk_id, path, NULL, NULL, NULL, NULL, NULL, NULL, 0, prefer_bonus, test_penalty FROM unranked
 """)
 
-# LATERAL and OFFSET 0: the texts are looked up row by row. Of an index that the planner does not know yet it expects a
-# single row; it would begin with the texts, and draw the lists' rows and their scores anew for each of them.
 # The score that a row's own list did not bring: looked up by the row's key, for the rows that are returned only.
 _DISTANCE = sql.SQL("""coalesce(fused.distance, (
     SELECT counted.embedding <=> %(embedding)s::halfvec FROM rag_chunk_vectors AS counted
@@ -390,6 +388,8 @@ _BM25 = sql.SQL("""coalesce(fused.bm25, (
     WHERE {counted_in_index} AND counted.chunk_id = fused.chunk_id
 ), 0)""")
 
+# LATERAL and OFFSET 0: the texts are looked up row by row. Of an index that the planner does not know yet it expects a
+# single row; it would begin with the texts, and draw the lists' rows and their scores anew for each of them.
 _FUSED = sql.SQL("""
 WITH {session},{readable}{dense},{lexical},{exact},{structural},
 ranked AS (
