@@ -130,7 +130,7 @@ SCRIPT = textwrap.dedent(
     from strata.indexing.side_by_side import SideBySide
     def work(number):
         if number < 0:
-            print(os.getpid(), flush=True)
+            os.write(1, f"{os.getpid()}\\n".encode())  # in one write: the lines of two workers never mix
             time.sleep(1)
         return number + 1
     with SideBySide(lambda: work, workers=2) as both:
