@@ -12,11 +12,11 @@ import typer
 from strata_client.cli.answers import Timings, show_answer
 from strata_client.cli.cloud import local_cloud, serve
 from strata_client.cli.connecting import DEFAULT_PORT, data_directory, hint, local_api_url, project_root
-from strata_client.cli.content import require_done
 from strata_client.cli.options import Api, AsJson, Data, Port, Token
 from strata_client.cli.progress import JobBar, show_outcome
 from strata_client.cli.questions import DEFAULT_QUESTION, OTHER_EXAMPLES, OTHER_QUESTION, OWN_EXAMPLES
 from strata_client.cli.screen import Screen
+from strata_client.cli.writing import require_done
 from strata_client.client import StrataClient
 from strata_client.errors import ApiUnreachable
 from strata_client.indexing import IndexedFolder, index_folder, name_from

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from strata_client.cli import benching, cloud, content, evaluation
+from strata_client.cli import asking, benching, cloud, evaluation, jobs, sessions, writing
 from strata_client.cli.demo import demo
 from strata_client.cli.paragraphs import flowing, walk
 from strata_client.cli.screen import Screen
@@ -33,13 +33,13 @@ app = typer.Typer(
 START, READ, WRITE, CLOUD, MEASURE = "Start here", "Ask", "Index", "The local cloud and deployments", "Measure"
 
 app.command(rich_help_panel=START)(demo)
-app.command(rich_help_panel=READ)(content.ask)
-app.command(rich_help_panel=READ)(content.search)
-app.command(rich_help_panel=READ)(content.drift)
-app.command(rich_help_panel=WRITE)(content.index)
-app.command(rich_help_panel=WRITE)(content.rollback)
-app.add_typer(content.jobs_app, name="jobs", rich_help_panel=WRITE)
-app.add_typer(content.sessions_app, name="sessions", rich_help_panel=WRITE)
+app.command(rich_help_panel=READ)(asking.ask)
+app.command(rich_help_panel=READ)(asking.search)
+app.command(rich_help_panel=READ)(asking.drift)
+app.command(rich_help_panel=WRITE)(writing.index)
+app.command(rich_help_panel=WRITE)(writing.rollback)
+app.add_typer(jobs.jobs_app, name="jobs", rich_help_panel=WRITE)
+app.add_typer(sessions.sessions_app, name="sessions", rich_help_panel=WRITE)
 app.command(rich_help_panel=CLOUD)(cloud.up)
 app.command(rich_help_panel=CLOUD)(cloud.down)
 app.command(rich_help_panel=CLOUD)(cloud.status)
