@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response, status
 
-from strata import bootstrap
+from strata.bootstrap import jobs, workers
 from strata.contracts.indexing import ChangesAccepted, IndexChanges, Indexed, PostChanges, RollBackAccepted
 from strata.contracts.jobs import JobView
 from strata.edge.http import api, error_responses, mangum_handler
@@ -28,8 +28,8 @@ http = mangum_handler(app)
 def post_changes(
     session_id: str, request: PostChanges, identity: Annotated[Identity, Depends(caller)]
 ) -> ChangesAccepted:
-    job = bootstrap.lifecycle().open_changes(identity, session_id, request.lines())
-    return ChangesAccepted(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
+    job = jobs.lifecycle().open_changes(identity, session_id, request.lines())
+    return ChangesAccepted(job=JobView.of(jobs.job_reader().shown(identity, job)))
 
 
 @app.post(
@@ -38,8 +38,8 @@ def post_changes(
     responses=error_responses(404),
 )
 def roll_back(session_id: str, identity: Annotated[Identity, Depends(caller)]) -> RollBackAccepted:
-    job = bootstrap.lifecycle().open_roll_back(identity, session_id)
-    return RollBackAccepted(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
+    job = jobs.lifecycle().open_roll_back(identity, session_id)
+    return RollBackAccepted(job=JobView.of(jobs.job_reader().shown(identity, job)))
 
 
 @app.post("/internal/rag/index/changes", responses={202: {"model": Indexed}, **error_responses(403, 404, 409, 413)})
@@ -47,18 +47,18 @@ def index_changes(
     request: IndexChanges, response: Response, identity: Annotated[Identity, Depends(internal_caller)]
 ) -> Indexed:
     """200 with the job at its end when that comes within 20 s, else 202 with the job as it is."""
-    accepted = bootstrap.lifecycle().open_changes(identity, request.session_id, request.lines())
-    job = bootstrap.event_feed().ended(accepted.job_id, wait_s=LONGEST_WAIT_S)
+    accepted = jobs.lifecycle().open_changes(identity, request.session_id, request.lines())
+    job = jobs.event_feed().ended(accepted.job_id, wait_s=LONGEST_WAIT_S)
     response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED
-    return Indexed(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
+    return Indexed(job=JobView.of(jobs.job_reader().shown(identity, job)))
 
 
 def on_changes(event: dict[str, Any], context: Any) -> None:
     invocation = invocation_of(context)
-    bootstrap.upload_worker().work(
+    workers.upload_worker().work(
         uploads_in(event), orders_in(event), owner=invocation.owner, remaining_s=invocation.remaining_s
     )
 
 
 def sweep(_event: dict[str, Any], _context: Any) -> dict[str, int]:
-    return asdict(bootstrap.sweep().run())
+    return asdict(workers.sweep().run())

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response, status
 
-from strata import bootstrap
+from strata.bootstrap import environment, jobs, workers
 from strata.contracts.executions import ExecutionPlanned
 from strata.contracts.indexing import Indexed, IndexSnapshot, OpenSession, SessionOpened, SetReaders
 from strata.contracts.jobs import JobView, SessionView
@@ -31,7 +31,7 @@ http = mangum_handler(app)
 def open_session(
     request: OpenSession, response: Response, identity: Annotated[Identity, Depends(caller)]
 ) -> SessionOpened:
-    opened = bootstrap.lifecycle().open_snapshot(
+    opened = jobs.lifecycle().open_snapshot(
         identity,
         session_id=request.session_id,
         project_id=request.project_id,
@@ -41,12 +41,12 @@ def open_session(
         reindex=request.reindex,
     )
     response.status_code = status.HTTP_201_CREATED if opened.created else status.HTTP_200_OK
-    return SessionOpened.of(opened, bootstrap.job_reader().shown(identity, opened.job))
+    return SessionOpened.of(opened, jobs.job_reader().shown(identity, opened.job))
 
 
 @app.patch("/api/rag/sessions/{session_id}", responses=error_responses(404))
 def set_readers(session_id: str, request: SetReaders, identity: Annotated[Identity, Depends(caller)]) -> SessionView:
-    return SessionView.of(bootstrap.session_keeper().set_readers(identity, session_id, request.readers))
+    return SessionView.of(jobs.session_keeper().set_readers(identity, session_id, request.readers))
 
 
 @app.delete(
@@ -56,7 +56,7 @@ def set_readers(session_id: str, request: SetReaders, identity: Annotated[Identi
     responses=error_responses(404),
 )
 def delete_session(session_id: str, identity: Annotated[Identity, Depends(caller)]) -> None:
-    bootstrap.session_keeper().delete(identity, session_id)
+    jobs.session_keeper().delete(identity, session_id)
 
 
 @app.post("/internal/rag/index/snapshot", responses={202: {"model": Indexed}, **error_responses(403, 409, 413)})
@@ -64,7 +64,7 @@ def index_snapshot(
     request: IndexSnapshot, response: Response, identity: Annotated[Identity, Depends(internal_caller)]
 ) -> Indexed:
     """200 with the job at its end when that comes within 20 s, else 202 with the job as it is."""
-    opened = bootstrap.lifecycle().open_snapshot(
+    opened = jobs.lifecycle().open_snapshot(
         identity,
         session_id=request.session_id,
         project_id=request.project_id,
@@ -72,52 +72,50 @@ def index_snapshot(
         inline=request.lines(),
         reindex=request.reindex,
     )
-    job = bootstrap.event_feed().ended(opened.job.job_id, wait_s=LONGEST_WAIT_S)
+    job = jobs.event_feed().ended(opened.job.job_id, wait_s=LONGEST_WAIT_S)
     response.status_code = status.HTTP_200_OK if job.status.ended else status.HTTP_202_ACCEPTED
-    return Indexed(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
+    return Indexed(job=JobView.of(jobs.job_reader().shown(identity, job)))
 
 
 # --- the states of the re-indexing state machine, one handler each --------------------------------------------------
 
 
 def plan(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    planned = bootstrap.job_execution().plan(event["job_id"], invocation_of(context).remaining_s)
-    return ExecutionPlanned.of(planned, bucket=bootstrap.settings().storage.bucket).model_dump(mode="json")
+    planned = workers.job_execution().plan(event["job_id"], invocation_of(context).remaining_s)
+    return ExecutionPlanned.of(planned, bucket=environment.settings().storage.bucket).model_dump(mode="json")
 
 
 def prepare(event: dict[str, Any], context: Any) -> None:
-    bootstrap.job_execution().prepare(event["job_id"], event["batch_key"], invocation_of(context).remaining_s)
+    workers.job_execution().prepare(event["job_id"], event["batch_key"], invocation_of(context).remaining_s)
 
 
 def fill(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    index_id = bootstrap.job_execution().fill(event["job_id"], invocation_of(context).remaining_s)
+    index_id = workers.job_execution().fill(event["job_id"], invocation_of(context).remaining_s)
     return {"index_id": index_id}
 
 
 def flip(event: dict[str, Any], context: Any) -> None:
-    bootstrap.job_execution().flip(event["job_id"], event["index_id"], invocation_of(context).remaining_s)
+    workers.job_execution().flip(event["job_id"], event["index_id"], invocation_of(context).remaining_s)
 
 
 def release(event: dict[str, Any], context: Any) -> None:
     invocation = invocation_of(context)
-    bootstrap.job_execution().release(
+    workers.job_execution().release(
         event["session_id"], event["job_id"], owner=invocation.owner, remaining_s=invocation.remaining_s
     )
 
 
 def fail(event: dict[str, Any], context: Any) -> None:  # noqa: ARG001
-    bootstrap.job_execution().fail(event["job_id"], event["error"]["Error"], event["error"]["Cause"])
+    workers.job_execution().fail(event["job_id"], event["error"]["Error"], event["error"]["Cause"])
 
 
 def on_execution_ended(event: dict[str, Any], context: Any) -> None:
     ended, invocation = execution_ended(event), invocation_of(context)
-    bootstrap.job_execution().ended(
-        ended.name, ended.status, owner=invocation.owner, remaining_s=invocation.remaining_s
-    )
+    workers.job_execution().ended(ended.name, ended.status, owner=invocation.owner, remaining_s=invocation.remaining_s)
 
 
 def on_upload(event: dict[str, Any], context: Any) -> None:
     invocation = invocation_of(context)
-    bootstrap.upload_worker().work(
+    workers.upload_worker().work(
         uploads_in(event), orders_in(event), owner=invocation.owner, remaining_s=invocation.remaining_s
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Header, Query, Response, status
 
-from strata import bootstrap
+from strata.bootstrap import jobs
 from strata.contracts.drift import DriftView
 from strata.contracts.jobs import (
     DeadLetterView,
@@ -30,30 +30,30 @@ Caller = Annotated[Identity, Depends(caller)]
 
 @app.get("/api/rag/sessions", responses=error_responses())
 def list_sessions(identity: Caller) -> SessionList:
-    return SessionList(sessions=[SessionView.of(found) for found in bootstrap.job_reader().list_sessions(identity)])
+    return SessionList(sessions=[SessionView.of(found) for found in jobs.job_reader().list_sessions(identity)])
 
 
 @app.get("/api/rag/sessions/{session_id}", responses=error_responses(404))
 def get_session(session_id: str, identity: Caller) -> SessionView:
-    return SessionView.of(bootstrap.job_reader().session(identity, session_id))
+    return SessionView.of(jobs.job_reader().session(identity, session_id))
 
 
 @app.get("/api/rag/sessions/{session_id}/jobs", responses=error_responses(404))
 def list_jobs(session_id: str, identity: Caller) -> JobList:
-    return JobList(jobs=[JobView.of(job) for job in bootstrap.job_reader().list_jobs(identity, session_id)])
+    return JobList(jobs=[JobView.of(job) for job in jobs.job_reader().list_jobs(identity, session_id)])
 
 
 @app.get("/api/rag/sessions/{session_id}/drift", responses=error_responses(404))
 def get_drift(session_id: str, identity: Caller) -> DriftView:
-    return DriftView.of(session_id, bootstrap.drift_reporter().report(session_id, identity))
+    return DriftView.of(session_id, jobs.drift_reporter().report(session_id, identity))
 
 
 @app.get("/api/rag/jobs", responses=error_responses())
 def list_failures(identity: Caller, status: Annotated[Literal["failed"], Query()]) -> FailureList:  # noqa: ARG001
     """Failed jobs and dead letters of every session that the caller may read; `status=failed` is the only list yet."""
-    failures = bootstrap.job_control().failures(identity)
+    failures = jobs.job_control().failures(identity)
     return FailureList(
-        jobs=[JobView.of(job) for job in bootstrap.job_reader().all_shown(identity, failures.jobs)],
+        jobs=[JobView.of(job) for job in jobs.job_reader().all_shown(identity, failures.jobs)],
         dead_letters=[DeadLetterView.of(letter) for letter in failures.dead_letters],
     )
 
@@ -61,20 +61,20 @@ def list_failures(identity: Caller, status: Annotated[Literal["failed"], Query()
 @app.post("/api/rag/jobs/{job_id}/cancel", status_code=status.HTTP_202_ACCEPTED, responses=error_responses(404, 409))
 def cancel_job(job_id: str, identity: Caller) -> JobChanged:
     """The job is `cancelled` already, or still `running` and will be at its worker's next heartbeat."""
-    job = bootstrap.job_control().cancel(identity, job_id)
-    return JobChanged(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
+    job = jobs.job_control().cancel(identity, job_id)
+    return JobChanged(job=JobView.of(jobs.job_reader().shown(identity, job)))
 
 
 @app.post("/api/rag/jobs/{job_id}/retry", status_code=status.HTTP_202_ACCEPTED, responses=error_responses(404, 409))
 def retry_job(job_id: str, identity: Caller) -> JobChanged:
     """`job_id` is a failed job's or a dead letter's; the reply has the new job."""
-    job = bootstrap.job_control().retry(identity, job_id)
-    return JobChanged(job=JobView.of(bootstrap.job_reader().shown(identity, job)))
+    job = jobs.job_control().retry(identity, job_id)
+    return JobChanged(job=JobView.of(jobs.job_reader().shown(identity, job)))
 
 
 @app.get("/api/rag/jobs/{job_id}", responses=error_responses(404))
 def get_job(job_id: str, identity: Caller) -> JobView:
-    return JobView.of(bootstrap.job_reader().job(identity, job_id))
+    return JobView.of(jobs.job_reader().job(identity, job_id))
 
 
 @app.get(
@@ -93,11 +93,11 @@ def get_events(
     wait_s: Annotated[float, Query(ge=0, le=LONGEST_WAIT_S)] = LONGEST_WAIT_S,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
-    job = bootstrap.job_reader().job(identity, job_id)
-    news = bootstrap.event_feed().after(job.job_id, after if last_event_id is None else last_event_id, wait_s=wait_s)
+    job = jobs.job_reader().job(identity, job_id)
+    news = jobs.event_feed().after(job.job_id, after if last_event_id is None else last_event_id, wait_s=wait_s)
     if news.over:
         return Response(status_code=204)
-    terminal = JobView.of(bootstrap.job_reader().shown(identity, news.job)).model_dump(mode="json")
+    terminal = JobView.of(jobs.job_reader().shown(identity, news.job)).model_dump(mode="json")
     return Response(
         sse_text(news.events, terminal=terminal),
         media_type="text/event-stream",

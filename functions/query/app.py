@@ -9,7 +9,8 @@ from typing import Annotated
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from strata import __version__, bootstrap
+from strata import __version__
+from strata.bootstrap import questions
 from strata.contracts.asking import AnswerView, Ask
 from strata.contracts.files import FilePageView
 from strata.contracts.frames import sse_frame
@@ -24,7 +25,7 @@ from strata.jobs.naming import is_session_id
 from strata.model.access import Identity
 from strata.model.corpus import MAX_PATH_CHARACTERS
 
-app = api("Strata: questions", warm=bootstrap.warm_answering)
+app = api("Strata: questions", warm=questions.warm_answering)
 
 Caller = Annotated[Identity, Depends(caller)]
 
@@ -47,10 +48,10 @@ async def query(session_id: str, body: Ask, request: Request, identity: Caller) 
     question = body.to_question(session_id, identity)
 
     def frames() -> Iterator[bytes]:
-        return map(sse_frame, bootstrap.answerer().stream(question, started=started))
+        return map(sse_frame, questions.answerer().stream(question, started=started))
 
     def answer() -> AnswerView:
-        return AnswerView.of(bootstrap.answerer().stream(question, started=started))
+        return AnswerView.of(questions.answerer().stream(question, started=started))
 
     if wants_json(request.headers.get("accept")):
         return JSONResponse((await within_deadline(answer, request.scope)).model_dump(mode="json"))
@@ -60,7 +61,7 @@ async def query(session_id: str, body: Ask, request: Request, identity: Caller) 
 @app.post("/api/rag/sessions/{session_id}/retrieve", responses=error_responses(404, 409))
 async def retrieve(session_id: str, body: Search, request: Request, identity: Caller) -> RetrievedView:
     question = body.to_question(session_id, identity)
-    found = await within_deadline(lambda: bootstrap.retriever().retrieve(question), request.scope)
+    found = await within_deadline(lambda: questions.retriever().retrieve(question), request.scope)
     return RetrievedView.of(session_id, found)
 
 
@@ -76,7 +77,7 @@ async def files(
     if not is_session_id(session_id):
         raise SessionNotFound
     page = await within_deadline(
-        lambda: bootstrap.retriever().file_page(session_id, identity, after=after, limit=limit), request.scope
+        lambda: questions.retriever().file_page(session_id, identity, after=after, limit=limit), request.scope
     )
     return FilePageView.of(session_id, page)
 

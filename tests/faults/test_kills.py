@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from strata import bootstrap
+from strata.bootstrap import stores
 from strata.model.jobs import Job
 from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Model, apply
 from tests.support.fault_worker import FILL_FILES
@@ -100,7 +100,7 @@ def test_a_worker_killed_at(shared_world: World, point: str) -> None:
         event = shared_world.foreign(session, changes)
         assert killed(shared_world.start("changes", event, fault=point))
         shared_world.start("changes", event).join()
-        second = next(job for job in bootstrap.job_store().for_session(session) if job.job_id != first.job_id)
+        second = next(job for job in stores.job_store().for_session(session) if job.job_id != first.job_id)
     else:
         second = shared_world.changes(session, changes)
         assert killed(shared_world.deliver(second, fault=point))

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from strata import bootstrap
+from strata.bootstrap import jobs, stores
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient
 from tests.faults.test_kills import PATHS, changes_of, content
@@ -88,7 +88,7 @@ def test_many_senders_and_dying_workers_give_what_a_serial_model_gives(shared_wo
         with ThreadPoolExecutor(SENDERS) as pool:
             list(pool.map(send, range(SENDERS)))
     assert len(sent) == CHANGES
-    everything = [bootstrap.job_store().get(job_id) for job_id in [first.job_id, *sent]]
+    everything = [stores.job_store().get(job_id) for job_id in [first.job_id, *sent]]
     jobs = sorted((job for job in everything if job is not None), key=lambda job: job.seq or 0)
     files: dict[str, str] = {}
     for job in jobs:
@@ -148,7 +148,7 @@ def test_a_sleeper_can_not_commit_a_job_that_has_failed_meanwhile(shared_world: 
     second = shared_world.changes(session, [{"op": "delete", "path": "docs/a.md"}])
     sleeper = shared_world.deliver(second, fault="before_commit:1:STOP")
     wait_until_stopped(sleeper.pid)
-    bootstrap.object_store().remove_all(second.object_key, before=shared_world_later())
+    stores.object_store().remove_all(second.object_key, before=shared_world_later())
     shared_world.finish(session, [first, second])
     assert shared_world.job(second).status is JobStatus.ERROR
     os.kill(sleeper.pid, signal.SIGCONT)
@@ -218,10 +218,10 @@ def left_behind(world: World, session: str) -> dict[str, int]:
             name: connection.execute(query.encode(), {"name": session}).fetchone() for name, query in queries.items()
         }
     counts = {name: int(row[0]) for name, row in found.items() if row is not None}
-    store = bootstrap.object_store()
+    store = stores.object_store()
     pages = store.client.list_object_versions(Bucket=store.bucket, Prefix=f"uploads/{session}/")  # type: ignore[attr-defined]
     counts["objects"] = len(pages.get("Versions", []))
-    table = bootstrap._jobs_table()
+    table = stores.jobs_table()
     counts["items"] = len(table.query("pk = :pk", {":pk": f"session#{session}"}))
     counts["jobs"] = len(table.query("session_id = :name", {":name": session}, index="by_session"))
     return {name: count for name, count in counts.items() if count}
@@ -270,8 +270,8 @@ def test_a_worker_that_slept_through_the_deletion_brings_nothing_back(shared_wor
     sleeper = shared_world.deliver(job, fault=f"{point}:1:STOP")
     wait_until_stopped(sleeper.pid)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(bootstrap.worker_calls()), "send", lambda *_: None)
-        bootstrap.session_keeper().delete(ANN, session)
+        patch.setattr(type(stores.worker_calls()), "send", lambda *_: None)
+        jobs.session_keeper().delete(ANN, session)
     purged(shared_world, session)
     os.kill(sleeper.pid, signal.SIGCONT)
     sleeper.join(30)
@@ -283,12 +283,12 @@ def test_a_deleted_sessions_cache_stays_for_another_session_of_the_repository(sh
     for session in ("twin-1", "twin-2"):
         shared_world.deliver(shared_world.snapshot(session, files, project_id="twins")).join()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(bootstrap.worker_calls()), "send", lambda *_: None)
-        bootstrap.session_keeper().delete(ANN, "twin-1")
+        patch.setattr(type(stores.worker_calls()), "send", lambda *_: None)
+        jobs.session_keeper().delete(ANN, "twin-1")
         purged(shared_world, "twin-1")
         with psycopg.connect(shared_world.database.owner_url) as connection:
             assert connection.execute("SELECT count(*) FROM rag_blob_cache WHERE repo_id = 'twins'").fetchone() == (1,)
-        bootstrap.session_keeper().delete(ANN, "twin-2")
+        jobs.session_keeper().delete(ANN, "twin-2")
         purged(shared_world, "twin-2")
         with psycopg.connect(shared_world.database.owner_url) as connection:
             assert connection.execute("SELECT count(*) FROM rag_blob_cache WHERE repo_id = 'twins'").fetchone() == (0,)

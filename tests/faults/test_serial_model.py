@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from strata import bootstrap
+from strata.bootstrap import stores as built
 from strata.errors import JobNotChangeable
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient, stores
@@ -78,7 +78,7 @@ class SerialModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         with suppress(JobNotChangeable):
-            bootstrap.job_store().cancel(self.any_job(data).job_id)
+            built.job_store().cancel(self.any_job(data).job_id)
 
     # --- workers ---
 
@@ -158,7 +158,7 @@ class SerialModel(RuleBasedStateMachine):
         order = self.world.order(self.session)
         assert order.done_seq <= order.accepted_seq == len(self.jobs)
         for job in self.jobs:
-            events = bootstrap.job_store().events_after(job.job_id, 0)
+            events = built.job_store().events_after(job.job_id, 0)
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             assert "terminal" not in [event.name for event in events[:-1]]
 

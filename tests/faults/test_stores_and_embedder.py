@@ -13,7 +13,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 
-from strata import bootstrap
+from strata.bootstrap import stores as built
 from strata.model.jobs import JobStatus
 from tests.faults.conftest import stores
 from tests.support.fault_world import World, wait_until_stopped, world
@@ -141,4 +141,4 @@ def test_a_reader_through_a_hundred_swaps_sees_one_snapshot_each_time(shared_wor
     assert faults == []
     assert len(looks) > swaps
     shared_world.check(session, jobs, files_of(swaps))
-    assert bootstrap.job_store().get(jobs[-1].job_id) is not None
+    assert built.job_store().get(jobs[-1].job_id) is not None

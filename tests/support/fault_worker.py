@@ -15,7 +15,7 @@ from typing import Any
 
 import boto3
 
-from strata import bootstrap
+from strata.bootstrap import models
 from strata.indexing import new_index
 from tests.support.lambda_events import LambdaContext, load_function
 from tests.support.shaky_embedder import VARIABLE, shaky_embedder
@@ -67,7 +67,7 @@ def work(environment: Mapping[str, str], handler: str, event: dict[str, Any], re
     if files := os.environ.get(FILL_FILES):
         new_index.FILL_FILES = int(files)
     if os.environ.get(VARIABLE):
-        bootstrap.embedder = shaky_embedder  # type: ignore[assignment]
+        models.embedder = shaky_embedder  # type: ignore[assignment]
     try:
         until_s = time.monotonic() + remaining_ms / 1000
         _HANDLERS[handler](event, Context(aws_request_id=uuid.uuid4().hex, until_s=until_s))

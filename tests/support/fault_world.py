@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from strata import bootstrap
+from strata.bootstrap import environment, jobs, stores
 from strata.jobs.fault_points import VARIABLE as FAULT_POINT
 from strata.jobs.sweeping import Sweep, Swept
 from strata.model.access import Identity
@@ -24,6 +24,7 @@ from strata.model.jobs import Job, JobKind, JobStatus
 from strata.ports.workers import WorkOrder
 from strata.storage.dynamodb.order import Order, read_order
 from tests.support import fault_worker
+from tests.support.built import forget_what_was_built
 from tests.support.fault_model import Files, Model
 from tests.support.lambda_events import s3_event
 from tests.support.postgres import TestDatabase
@@ -49,7 +50,7 @@ class Later:
     by: timedelta = timedelta(minutes=1)
 
     def now(self) -> datetime:
-        return bootstrap.clock().now() + self.by
+        return environment.clock().now() + self.by
 
 
 @dataclass
@@ -68,21 +69,21 @@ class World:
 
     def snapshot(self, session_id: str, files: Files, *, project_id: str = "shop", reindex: bool = False) -> Job:
         lines = [{"path": path, "content": content} for path, content in files.items()]
-        opened = bootstrap.lifecycle().open_snapshot(
+        opened = jobs.lifecycle().open_snapshot(
             ANN, session_id=session_id, project_id=project_id, inline=_json_lines(lines), reindex=reindex
         )
         return opened.job
 
     def roll_back(self, session_id: str) -> Job:
-        return bootstrap.lifecycle().open_roll_back(ANN, session_id)
+        return jobs.lifecycle().open_roll_back(ANN, session_id)
 
     def changes(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> Job:
-        return bootstrap.lifecycle().open_changes(ANN, session_id, _json_lines(changes))
+        return jobs.lifecycle().open_changes(ANN, session_id, _json_lines(changes))
 
     def foreign(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Changes that some S3 client puts under a name of its own: the event; nobody has accepted them yet."""
         key = f"changes/{session_id}/by another hand+1.jsonl"
-        stored = bootstrap.object_store().put(key, _json_lines(changes), content_type="application/x-ndjson")
+        stored = stores.object_store().put(key, _json_lines(changes), content_type="application/x-ndjson")
         return s3_event(key, version=stored.version)
 
     # --- workers ---
@@ -106,16 +107,16 @@ class World:
 
     def sweep(self) -> tuple[Swept, list[WorkOrder]]:
         calls = Calls()
-        swept = Sweep(jobs=bootstrap.job_store(), objects=bootstrap.object_store(), calls=calls, clock=Later()).run()
+        swept = Sweep(jobs=stores.job_store(), objects=stores.object_store(), calls=calls, clock=Later()).run()
         return swept, calls.orders
 
     # --- what is there ---
 
     def order(self, session_id: str) -> Order:
-        return read_order(bootstrap._jobs_table(), session_id)
+        return read_order(stores.jobs_table(), session_id)
 
     def job(self, job: Job) -> Job:
-        found = bootstrap.job_store().get(job.job_id)
+        found = stores.job_store().get(job.job_id)
         assert found is not None
         return found
 
@@ -186,7 +187,7 @@ class World:
         ]
         assert sorted(job.seq or 0 for job in ended) == list(range(1, len(jobs) + 1))
         for job in ended:
-            events = bootstrap.job_store().events_after(job.job_id, 0)
+            events = stores.job_store().events_after(job.job_id, 0)
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             assert [event.name for event in events].count("terminal") == 1
             assert events[-1].name == "terminal"
@@ -197,7 +198,7 @@ class World:
             0,
             None,
         )
-        item = bootstrap._jobs_table().get({"pk": f"session#{session_id}", "sk": "order"})
+        item = stores.jobs_table().get({"pk": f"session#{session_id}", "sk": "order"})
         assert item is not None
         assert "list_name" not in item
         assert self.generation(session_id) == len(jobs) - len(cancelled)
@@ -255,17 +256,11 @@ def world(database: TestDatabase, aws: Mapping[str, str], bucket: str, jobs_tabl
     }
     before = dict(os.environ)
     os.environ.update(environment)
-    _forget()
+    forget_what_was_built()
     try:
         yield World(database=database, environment=environment)
     finally:
-        bootstrap._database().close()
+        stores.database().close()
         os.environ.clear()
         os.environ.update(before)
-        _forget()
-
-
-def _forget() -> None:
-    for factory in vars(bootstrap).values():
-        if hasattr(factory, "cache_clear"):
-            factory.cache_clear()
+        forget_what_was_built()

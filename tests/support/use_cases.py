@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from strata import bootstrap
 from strata.jobs.controlling import JobControl
 from strata.jobs.events import EventFeed
 from strata.jobs.keeping import SessionKeeper
 from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.reading import JobReader
 from strata.ports.sessions import SessionStore
+from tests.support.built import MODULES
 from tests.support.job_fakes import (
     FakeClock,
     FakeJobStore,
@@ -26,7 +26,7 @@ from tests.support.job_fakes import (
 def job_use_cases(
     sessions: SessionStore, table: FakeJobTable, *, clock: FakeClock, objects: FakeObjectStore, calls: FakeWorkerCalls
 ) -> dict[str, object]:
-    """What opens, shows and controls jobs and sessions, by the name of its factory in bootstrap."""
+    """What opens, shows and controls jobs and sessions, by the name of its factory."""
     jobs = FakeJobStore(table)
     lifecycle = Lifecycle(
         sessions=sessions,
@@ -61,4 +61,5 @@ def job_use_cases(
 
 def behind_bootstrap(monkeypatch: pytest.MonkeyPatch, **use_cases: object) -> None:
     for name, use_case in use_cases.items():
-        monkeypatch.setattr(bootstrap, name, lambda use_case=use_case: use_case)
+        module = next(module for module in MODULES if hasattr(module, name))
+        monkeypatch.setattr(module, name, lambda use_case=use_case: use_case)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from strata import bootstrap, choosing
+from strata import choosing
+from strata.bootstrap import environment, models, questions
 from strata.errors import ConfigurationError
 from strata.indexing import PIPELINE_VERSION
 from strata.model.corpus import Layer
@@ -21,6 +22,7 @@ from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.expanding import ChatExpander
 from strata.retrieval.features import FeatureReranker
 from strata.settings.load import load_model_settings
+from tests.support.built import forget_what_was_built
 from tests.support.models import FakeChat, FakeTextCache
 
 CHAT = {"STRATA_CHAT": "openai", "STRATA_CHAT_MODEL": "small", "STRATA_CHAT_URL": "http://127.0.0.1:9/v1"}
@@ -119,38 +121,35 @@ def test_the_preambles_version_is_the_preamblers(chat: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """A process with stores' names; its factories forget what they have built."""
     for name, value in STORES.items():
         monkeypatch.setenv(name, value)
-    cached = [value for value in vars(bootstrap).values() if hasattr(value, "cache_clear")]
-    for factory in cached:
-        factory.cache_clear()
+    forget_what_was_built()
     yield monkeypatch
-    for factory in cached:
-        factory.cache_clear()
+    forget_what_was_built()
 
 
-def test_without_settings_the_pipeline_is_the_plain_one(environment: pytest.MonkeyPatch) -> None:
-    assert bootstrap._pipeline() == PIPELINE_VERSION
-    assert bootstrap.preambler() is None
-    assert bootstrap.expander() is None
+def test_without_settings_the_pipeline_is_the_plain_one(process: pytest.MonkeyPatch) -> None:
+    assert models.pipeline_version() == PIPELINE_VERSION
+    assert models.preambler() is None
+    assert models.expander() is None
 
 
-def test_the_weight_of_neighbours_is_part_of_what_the_cache_depends_on(environment: pytest.MonkeyPatch) -> None:
-    plain = bootstrap._retrieval_version()
-    bootstrap.settings.cache_clear()
-    environment.setenv("STRATA_STRUCTURAL_WEIGHT", "0.5")
-    assert bootstrap.settings().answering.structural_weight == 0.5
-    assert bootstrap._retrieval_version() != plain
+def test_the_weight_of_neighbours_is_part_of_what_the_cache_depends_on(process: pytest.MonkeyPatch) -> None:
+    plain = questions._retrieval_version()
+    environment.settings.cache_clear()
+    process.setenv("STRATA_STRUCTURAL_WEIGHT", "0.5")
+    assert environment.settings().answering.structural_weight == 0.5
+    assert questions._retrieval_version() != plain
 
 
-def test_the_models_of_a_process_are_those_of_its_environment(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_models_of_a_process_are_those_of_its_environment(process: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in (CHAT | {"STRATA_PREAMBLE": "chat", "STRATA_REWRITE": "both"}).items():
-        environment.setenv(name, value)
-    written, expander = bootstrap.preambler(), bootstrap.expander()
+        process.setenv(name, value)
+    written, expander = models.preambler(), models.expander()
     assert written is not None
     assert expander is not None
-    assert bootstrap._pipeline() == f"{PIPELINE_VERSION}+{written.version}"
-    assert expander.version in bootstrap._retrieval_version()
-    assert written.version in bootstrap._retrieval_version()
+    assert models.pipeline_version() == f"{PIPELINE_VERSION}+{written.version}"
+    assert expander.version in questions._retrieval_version()
+    assert written.version in questions._retrieval_version()

@@ -17,8 +17,9 @@ import httpx
 import psycopg
 import pytest
 
-from strata import bootstrap
+from strata.bootstrap import stores
 from strata.errors import HandedOver, StoreUnavailable
+from tests.support.built import forget_what_was_built
 from tests.support.lambda_events import LambdaContext, Reply, call, load_function, rest_event, s3_event
 from tests.support.postgres import TestDatabase
 
@@ -105,12 +106,6 @@ def modules() -> tuple[ModuleType, ModuleType, ModuleType]:
     return load_function("index_snapshot"), load_function("index_changes"), load_function("job_status")
 
 
-def forget_what_was_built() -> None:
-    for factory in vars(bootstrap).values():
-        if hasattr(factory, "cache_clear"):
-            factory.cache_clear()
-
-
 @pytest.fixture
 def stack(  # noqa: PLR0917 - pytest passes fixtures by name
     modules: tuple[ModuleType, ModuleType, ModuleType],
@@ -134,7 +129,7 @@ def stack(  # noqa: PLR0917 - pytest passes fixtures by name
         monkeypatch.setenv(name, value)
     forget_what_was_built()
     yield Stack(*modules, postgres, s3, dynamodb, bucket, jobs_table)
-    bootstrap._database().close()
+    stores.database().close()
     forget_what_was_built()
 
 
@@ -194,7 +189,7 @@ def test_a_notification_delivered_three_times_commits_once(stack: Stack) -> None
 def test_a_lost_end_is_made_up_without_a_second_commit(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = stack.open()
     stack.post(answer["upload"], archive(FILES))
-    store = bootstrap.job_store()
+    store = stores.job_store()
 
     def lost(*_: object) -> None:
         raise StoreUnavailable

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from strata import bootstrap
 from strata.answering.answer import Answerer
+from strata.bootstrap import questions
 from strata.edge import sse
 from strata.errors import EmbedderUnavailable, GeneratorUnavailable
 from strata_client.sse import SseEvent, SseParser
@@ -124,8 +124,8 @@ async def client(*, claims: Mapping[str, Any] | None = ANN) -> AsyncIterator[htt
 
 def use(monkeypatch: pytest.MonkeyPatch, project: Project, generator: ScriptedGenerator | None = None) -> Answerer:
     answerer = project.answerer(generator)
-    monkeypatch.setattr(bootstrap, "answerer", lambda: answerer)
-    monkeypatch.setattr(bootstrap, "retriever", project.retriever)
+    monkeypatch.setattr(questions, "answerer", lambda: answerer)
+    monkeypatch.setattr(questions, "retriever", project.retriever)
     return answerer
 
 
@@ -185,7 +185,7 @@ def test_heartbeats_are_sent_while_the_first_event_is_awaited(
         time.sleep(0.3)
         return slow
 
-    monkeypatch.setattr(bootstrap, "answerer", load)
+    monkeypatch.setattr(questions, "answerer", load)
     stream = asyncio.run(ask())
     first = next(number for number, part in enumerate(stream.received) if part.body.startswith(b"event: meta"))
     assert first >= 2
@@ -197,7 +197,7 @@ def test_an_error_before_the_first_event_has_its_status(monkeypatch: pytest.Monk
     def fail() -> Answerer:
         raise EmbedderUnavailable
 
-    monkeypatch.setattr(bootstrap, "answerer", fail)
+    monkeypatch.setattr(questions, "answerer", fail)
     stream = asyncio.run(ask())
     assert (stream.status, stream.error_code) == (503, "embedder_unavailable")
     assert stream.headers["content-type"] == "application/json"
@@ -227,7 +227,7 @@ def test_a_fault_before_the_first_event_shows_nothing_of_itself(monkeypatch: pyt
     def fail() -> Answerer:
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(bootstrap, "answerer", fail)
+    monkeypatch.setattr(questions, "answerer", fail)
     for headers in ({}, {"Accept": "application/json"}):
         stream = asyncio.run(ask(headers=headers))
         assert (stream.status, stream.error_code) == (500, "internal")
@@ -256,7 +256,7 @@ def test_a_deadline_before_the_first_event_is_a_status(
         time.sleep(5)
         raise AssertionError("nobody waits for this")
 
-    monkeypatch.setattr(bootstrap, "answerer", load)
+    monkeypatch.setattr(questions, "answerer", load)
     stream = asyncio.run(ask(headers=headers, deadline_in_s=sse.DEADLINE_MARGIN_S + 0.2))
     assert (stream.status, stream.error_code) == (503, "deadline_exceeded")
 
