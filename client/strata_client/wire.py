@@ -198,9 +198,12 @@ class Also(TypedDict):
 
 
 class ScorePart(TypedDict):
-    """What a list (`dense`, `lexical`, `exact`) or a field of the reranker (`rank` is null) adds to a row's score."""
+    """What a list (`dense`, `lexical`, `exact`, `structural`) or a field of the reranker (`rank` is null) adds to a
+    row's score; `sentence` says what it tells of the row.
+    """
 
     name: str
+    sentence: str
     rank: int | None
     value: float | None
     weight: float

@@ -14,6 +14,7 @@ from typer.main import get_command
 from strata.jobs.running import Phase
 from strata.model.asking import MAX_QUERY_CHARACTERS
 from strata.model.corpus import MAX_PATH_CHARACTERS
+from strata.retrieval import cross_encoder, explain, features
 from strata.settings.model import (
     AnsweringSettings,
     ChatSettings,
@@ -175,6 +176,14 @@ def test_every_phase_of_a_job_is_explained_to_readers_and_shown_by_the_client() 
 
     assert re.findall(r"`(\w+)`", ARCHITECTURE.partition("tell its `phase`: ")[2].partition("\n")[0]) == [*phases]
     assert tuple(PHASES) == phases
+
+
+def test_every_part_of_a_score_is_explained_to_readers_by_its_own_sentence() -> None:
+    sentences = explain.SENTENCES | features.SENTENCES | cross_encoder.SENTENCES
+    told = (REPOSITORY / "docs" / "filters.md").read_text("utf-8").partition("## What a score is made of")[2]
+
+    assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", told.partition("\n## ")[0], re.MULTILINE)) == sentences
+    assert len(set(sentences.values())) == len(sentences)
 
 
 def test_the_decisions_are_numbered_without_a_gap() -> None:

@@ -12,7 +12,7 @@ _VALUE_NAMES = {"dense": "distance", "lexical": "bm25"}
 
 
 def show_explanations(screen: Screen, rows: Sequence[Row]) -> None:
-    """One block of lines for each row: its parts, which add up to the score, and what they are made of."""
+    """One block of lines for each row: its parts, which add up to the score, the greatest first, and why."""
     screen.line()
     lines = [
         (str(number), *line)
@@ -23,15 +23,17 @@ def show_explanations(screen: Screen, rows: Sequence[Row]) -> None:
     screen.table(("#", "part", "adds", "because"), lines)
 
 
-def _value_name(part: ScorePart) -> str:
-    return _VALUE_NAMES.get(part["name"], "value") if part["rank"] is not None else "value"
+def _made_of(part: ScorePart) -> str:
+    if part["rank"] is None:
+        return f"{part['value'] or 0:.4f} × {part['weight']:g}"
+    value = "" if part["value"] is None else f", {_VALUE_NAMES.get(part['name'], 'value')} {part['value']:.4f}"
+    return f"rank {part['rank']}, weight {part['weight']:g}{value}"
 
 
 def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
-    for part in explained["parts"]:
-        value = "" if part["value"] is None else f", {_value_name(part)} {part['value']:.4f}"
-        rank = "" if part["rank"] is None else f"rank {part['rank']}, "
-        yield part["name"], f"{part['part']:.5f}", f"{rank}weight {part['weight']:g}{value}"
+    for part in sorted(explained["parts"], key=lambda part: -abs(part["part"])):
+        sentence = part.get("sentence", "")  # a server of an earlier version sends none
+        yield part["name"], f"{part['part']:.5f}", f"{sentence} ({_made_of(part)})".lstrip()
     yield "score", f"{row['score']:.5f}", place(row["path"], row["span_start"], row["span_end"])
     if explained["terms"] is None:
         yield "bm25", f"{row['bm25'] or 0:.4f}", "words are not told apart: the session has restricted files"

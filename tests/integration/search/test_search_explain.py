@@ -12,6 +12,7 @@ from strata.model.asking import Expansion, Filter, Question
 from strata.model.corpus import Layer
 from strata.ports.reranking import Reranker
 from strata.ports.search import SearchRequest
+from strata.retrieval import cross_encoder, explain, features
 from strata.retrieval.analyser import query_terms
 from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.features import FeatureReranker
@@ -90,6 +91,7 @@ RERANKERS: dict[str, Reranker | None] = {
     ),
     "cross-encoder that fails": CrossEncoderReranker(scorer=FakeScorer(refusal), timeout_s=5.0, before=FEATURES),
 }
+SENTENCES = explain.SENTENCES | features.SENTENCES | cross_encoder.SENTENCES
 FILTERS = {
     "no preference": Filter(),
     "preferences": Filter(prefer_path_prefixes=("docs/",), prefer_non_tests=True),
@@ -121,6 +123,7 @@ def test_every_row_of_every_mode_adds_up(
         for part in explained["parts"]:
             base = part["value"] if part["rank"] is None else 1 / (60 + part["rank"])
             assert part["part"] == pytest.approx(part["weight"] * base)
+            assert part["sentence"] == SENTENCES[part["name"]]
         assert sum(term["part"] for term in explained["terms"]) == pytest.approx(row["bm25"], rel=1e-5, abs=1e-6)
 
 

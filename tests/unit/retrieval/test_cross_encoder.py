@@ -27,7 +27,7 @@ def rows() -> tuple[Candidate, ...]:
             content=text, span=Span(start=1, end=2), blob_sha="", metadata={}, score=1 - number / 10, dense_rank=None,
             distance=None, lexical_rank=number + 1, bm25=1.0,
             explanation=Explanation(
-                parts=(ScorePart(name="x", rank=None, value=1.0, weight=1.0, part=1 - number / 10),),
+                parts=(ScorePart(name="x", sentence="", rank=None, value=1.0, weight=1.0, part=1 - number / 10),),
                 terms=(), allowed_by="",
             ),
         )

@@ -699,7 +699,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback(api: FakeApi) -> None:
 def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None:
     explain = {
         "parts": [
-            {"name": "dense", "rank": 1, "value": 0.4, "weight": 1.0, "part": 0.01639},
+            {"name": "dense", "sentence": "Near.", "rank": 1, "value": 0.4, "weight": 1.0, "part": 0.01639},
             {"name": "lexical", "rank": 2, "value": 3.5, "weight": 1.0, "part": 0.01613},
         ],
         "terms": [{"term": "retry", "part": 2.0}, {"term": "delay", "part": 1.5}],
@@ -707,7 +707,11 @@ def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None
     }
     also = [{"layer": "C1_SYMBOL_CATALOG", "path": "src/retry.py", "lines": [1, 9]}]
     hidden = {**explain, "terms": None}
-    reranked = {**explain, "parts": [{"name": "cosine", "rank": None, "value": 0.6, "weight": 2.0, "part": 1.2}]}
+    fields = [
+        {"name": "bm25", "sentence": "Words.", "rank": None, "value": 1.0, "weight": -0.5, "part": -0.5},
+        {"name": "cosine", "sentence": "Near.", "rank": None, "value": 0.6, "weight": 2.0, "part": 1.2},
+    ]
+    reranked = {**explain, "parts": fields}
     unranked = {"dense_rank": None, "distance": None, "lexical_rank": None, "bm25": 0.0}
     rows = [
         row(explain=explain, also=also),
@@ -721,18 +725,21 @@ def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None
     assert shown.status == 0
     assert api.requests[-1].json()["explain"] is True
     for line in (
-        "1\tdense\t0.01639\trank 1, weight 1, distance 0.4000",
+        "1\tdense\t0.01639\tNear. (rank 1, weight 1, distance 0.4000)",
+        "1\tlexical\t0.01613\t(rank 2, weight 1, bm25 3.5000)",
         "1\tscore\t0.03250\tsrc/retry.py:1-9",
         "1\tbm25\t2.0000\tthe word retry",
         "1\talso\t\tstands for src/retry.py:1-9 (C1)",
         "1\tallowed\t\tuser:ann reads the session; the file has no list of its own",
         "2\tbm25\t3.5000\twords are not told apart: the session has restricted files",
         "2\tbonus\t1\tits path is preferred; this comes before the score",
-        "3\tcosine\t1.20000\tweight 2, value 0.6000",
+        "3\tcosine\t1.20000\tNear. (0.6000 × 2)",
+        "3\tbm25\t-0.50000\tWords. (1.0000 × -0.5)",
         "3\tfound by\t\tmeaning, rank 1 (distance 0.4000), words, rank 2 (bm25 3.5000), names, rank 4",
         "4\tfound by\t\tno list: it holds no word and has no vector",
     ):
         assert line in shown.out.splitlines()
+    assert shown.out.index("3\tcosine") < shown.out.index("3\tbm25\t-")
 
 
 @pytest.mark.parametrize("command", ["ask", "search"])

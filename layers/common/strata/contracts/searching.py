@@ -82,9 +82,10 @@ class AlsoView(View):
 
 
 class ScorePartView(View):
-    """A list's part has a rank; a field's of the reranker has none."""
+    """`sentence` says what the part tells of a row. A list's part has a rank; a field's of the reranker has none."""
 
     name: str
+    sentence: str
     rank: int | None
     value: float | None
     weight: float

@@ -96,10 +96,12 @@ class Also:
 class ScorePart:
     """What a list, or a field of the reranker, adds to a row's score: its value times its weight.
 
-    In a list the row has a rank, and `value` is its own score there; a field has no rank.
+    `sentence` says what it tells of the row, the same for every row. In a list the row has a rank, and `value` is its
+    own score there; a field has no rank.
     """
 
     name: str
+    sentence: str
     rank: int | None
     value: float | None
     weight: float

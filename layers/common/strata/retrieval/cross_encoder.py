@@ -18,6 +18,11 @@ MAX_PASSAGE_CHARACTERS = 6_000
 """About 1,500 tokens: no chunk is longer, a given one may be."""
 PART = "cross_encoder"
 BEHIND = "behind_cross_encoder"
+SENTENCES = {
+    PART: "What a model that reads the question and the row together makes of it.",
+    BEHIND: "That model did not read it: its score is moved below those of the rows that it read.",
+}
+"""What each part tells of a row, for whoever reads its explanation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,7 @@ def _noted(retrieved: Retrieved, reason: str) -> Retrieved:
 def _scored(row: Candidate, score: float) -> Candidate:
     explanation = row.explanation
     if explanation is not None:
-        part = ScorePart(name=PART, rank=None, value=score, weight=1.0, part=score)
+        part = ScorePart(name=PART, sentence=SENTENCES[PART], rank=None, value=score, weight=1.0, part=score)
         explanation = replace(explanation, parts=(part,))
     return replace(row, score=score, explanation=explanation)
 
@@ -79,7 +84,7 @@ def _behind(rows: Sequence[Candidate], lowest: float) -> list[Candidate]:
     if not rows:
         return []
     moved = lowest - max(row.score for row in rows)
-    part = ScorePart(name=BEHIND, rank=None, value=moved, weight=1.0, part=moved)
+    part = ScorePart(name=BEHIND, sentence=SENTENCES[BEHIND], rank=None, value=moved, weight=1.0, part=moved)
     return [
         replace(
             row,

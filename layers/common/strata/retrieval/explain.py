@@ -8,6 +8,14 @@ from strata.model.asking import Explanation, ScorePart, TermPart
 from strata.ports.search import SearchRequest
 from strata.retrieval.fusion import RANK_CONSTANT
 
+SENTENCES = {
+    "dense": "Its place among the rows that are nearest in meaning.",
+    "lexical": "Its place among the rows that hold the question's words, by BM25.",
+    "exact": "Its place among the rows that hold a name, a path or a quoted phrase of the question.",
+    "structural": "Its place among the rows that are linked with the best ones: imports, calls, mentions.",
+}
+"""What each list tells of a row, for whoever reads its explanation."""
+
 
 def explanation(
     request: SearchRequest,
@@ -35,7 +43,14 @@ def explanation(
     )
     return Explanation(
         parts=tuple(
-            ScorePart(name=name, rank=rank, value=value, weight=weight, part=weight / (RANK_CONSTANT + rank))
+            ScorePart(
+                name=name,
+                sentence=SENTENCES[name],
+                rank=rank,
+                value=value,
+                weight=weight,
+                part=weight / (RANK_CONSTANT + rank),
+            )
             for name, rank, value, weight in lists
             if rank is not None
         ),

@@ -27,27 +27,28 @@ from strata.retrieval.weighing import LONG_QUESTION_WORDS, QuestionShape, shape_
 from strata.retrieval.wording import wording
 
 WEIGHTS_FILE = Path(__file__).with_name("feature_weights.json")
-FEATURES = (
-    "cosine",  # as far as the embedder understands the question
-    "bm25",  # over the greatest BM25
-    "bm25_clear",  # bm25, times how far the greatest stands out among the next
-    "bm25_unsure",  # bm25, times how far the nearest row is; whole where the embedder does not understand
-    "dense_for_code",  # cosine over the best, where a few plain words meet source code: they name what it does
-    "bm25_for_code",  # bm25, likewise: they hardly say how it is spelt
-    "near_unclear",  # the question's neighbouring words stand near each other, times how little the best stands out
-    "near_long",  # the same, times the length of the question
-    "file_text_dense",  # cosine over the best: the best of the file's rows of text
-    "file_entry_dense",  # the best of its rows of catalogues: its symbols, or the page as a whole
-    "file_bm25",  # bm25 of the file's best rows together
-    "file_bm25_clear",  # file_bm25, likewise
-    "file_words",  # share of the question's words that the file's rows here hold, rare words counting more
-    "file_words_clear",  # file_words, likewise
-    "file_name",  # words of the question in the file's name, words that few rows hold counting more
-    "symbol_name",  # of a symbol's name and the question the part that they share, where it describes or names code
-    "identifiers",  # share of the identifiers in the question that stand here letter for letter
-    "prose_for_code",  # a page of prose, where the question says what code does or should do
-)
-"""The fields, in the order of the columns."""
+SENTENCES = {
+    "cosine": "How near its meaning is to the question's, as far as the embedder knows the question's language.",
+    "bm25": "How well it holds the question's words: its BM25 over the greatest.",
+    "bm25_clear": "Its BM25 over the greatest, counting more the further the best row stands out from the next.",
+    "bm25_unsure": "Its BM25 over the greatest, counting more the less any row is near in meaning.",
+    "dense_for_code": "Source code near in meaning, where a few plain words ask: they say what code does.",
+    "bm25_for_code": "Source code that holds the words of such a question: they hardly say how code is spelt.",
+    "near_unclear": "Neighbouring words of the question stand near each other here; more, the less a row stands out.",
+    "near_long": "Neighbouring words of the question stand near each other here; more, the longer the question.",
+    "file_text_dense": "How near in meaning the best piece of its file's text is, over the best of all.",
+    "file_entry_dense": "How near in meaning its file's best symbol is, or the page as a whole, over the best of all.",
+    "file_bm25": "How well the best rows of its file together hold the question's words.",
+    "file_bm25_clear": "How well the best rows of its file hold the words; more, the further the best row stands out.",
+    "file_words": "The share of the question's words that its file's rows here hold, rare words counting more.",
+    "file_words_clear": "That share of the words in its file's rows; more, the further the best row stands out.",
+    "file_name": "The share of the question's words that the file's name holds, rare words counting more.",
+    "symbol_name": "How much of its symbol's name the question says, where it describes or names code.",
+    "identifiers": "The share of the question's identifiers that stand here letter for letter.",
+    "prose_for_code": "It is a page of prose, and the question says what code does or should do.",
+}
+"""The fields, in the order of the columns; what each tells of a row, for whoever reads its explanation."""
+FEATURES = tuple(SENTENCES)
 
 SHORT_QUESTION_WORDS = 8
 """A question of so few words is short; one of twice as many is not short at all."""
@@ -101,7 +102,9 @@ class FeatureReranker:
         return replace(
             candidate.explanation,
             parts=tuple(
-                ScorePart(name=name, rank=None, value=value, weight=weight, part=value * weight)
+                ScorePart(
+                    name=name, sentence=SENTENCES[name], rank=None, value=value, weight=weight, part=value * weight
+                )
                 for name, value, weight in weighed
                 if value * weight
             ),
