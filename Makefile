@@ -50,7 +50,7 @@ eval: $(VENV)/.local model ## Measure the quality of retrieval on small samples,
 	$(BIN)/strata eval check $(ARGS)
 
 bench: $(VENV)/.local model ## Measure speed (ARGS="query --json")
-	$(BIN)/python -m strata_bench $(ARGS)
+	$(BIN)/strata bench $(or $(ARGS),all)
 
 model: $(VENV)/.local ## Fetch and convert the embedding model, once
 	@$(BIN)/strata model pull minilm

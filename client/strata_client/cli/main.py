@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from strata_client.cli import asking, benching, cloud, evaluation, jobs, sessions, writing
 from strata_client.cli.demo import demo
-from strata_client.cli.paragraphs import flowing, walk
+from strata_client.cli.help_texts import made_readable
 from strata_client.cli.screen import Screen
 from strata_client.errors import ApiUnreachable, ClientError, StrataApiError
 from strata_client.retrying import is_loopback
@@ -47,15 +47,12 @@ app.command(rich_help_panel=CLOUD)(cloud.token)
 app.command(rich_help_panel=CLOUD)(cloud.migrate)
 app.add_typer(cloud.model_app, name="model", rich_help_panel=CLOUD)
 app.add_typer(evaluation.eval_app, name="eval", rich_help_panel=MEASURE)
-app.command(rich_help_panel=MEASURE, context_settings=benching.PASSED_ON)(benching.bench)
+app.add_typer(benching.bench_app, name="bench", rich_help_panel=MEASURE)
 
 
 def command() -> Any:
     """The whole command, with help texts that fit any terminal."""
-    whole = get_command(app)
-    for _, each in walk(whole):
-        each.help = each.help and flowing(each.help)
-    return whole
+    return made_readable(get_command(app))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

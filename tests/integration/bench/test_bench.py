@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from strata_bench.__main__ import main
-from strata_client.cli.main import main as cli
+from strata_client.cli.main import main
 
 FILES = {
     f"package/module_{number}.py": f'"""Module {number}."""\n\ndef answer_{number}(value):\n    return {number}\n'
@@ -24,7 +23,7 @@ def test_a_small_corpus_is_indexed_and_asked(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "queries.jsonl").write_text(
         "".join(json.dumps({"id": number, "text": f"what does answer_{number} return?"}) + "\n" for number in range(5))
     )
-    assert main(["--corpus", str(tmp_path), "--embedder", "hashed", "--json"]) == 0
+    assert main(["bench", "all", "--data", str(tmp_path), "--embedder", "hashed", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     index, query = found["index"], found["query"]
     assert (index["files"], index["failed_files"], index["repeat_cache_hit_files"]) == (12, 0, 12)
@@ -42,7 +41,7 @@ def test_indexing_alone_is_measured_with_stored_vectors_and_copies(
         "".join(json.dumps({"path": path, "text": text}) + "\n" for path, text in FILES.items())
     )
     (tmp_path / "queries.jsonl").write_text("")
-    arguments = ["index", "--data", str(tmp_path), "--embedder", "hashed", "--copies", "1,2", "--json"]
+    arguments = ["bench", "index", "--data", str(tmp_path), "--embedder", "hashed", "--copies", "1,2", "--json"]
     assert main(arguments) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["files"], found["failed_files"]) == (12, 0)
@@ -68,7 +67,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_the_command_compares_search_with_plain_sql(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli(["bench", "query", "--data", str(corpus), "--embedder", "hashed", "--json"]) == 0
+    assert main(["bench", "query", "--data", str(corpus), "--embedder", "hashed", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rows"] > 24
     assert 0 < found["p50_ms"] <= found["p95_ms"]
@@ -79,19 +78,19 @@ def test_the_command_compares_search_with_plain_sql(corpus: Path, capsys: pytest
 def test_given_chunks_are_asked_as_one_layer(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chunks = corpus / "chunks.jsonl"
     chunks.write_text("".join(json.dumps({"path": path, "text": text}) + "\n" for path, text in FILES.items()))
-    arguments = ["query", "--data", str(corpus), "--embedder", "hashed", "--json"]
+    arguments = ["bench", "query", "--data", str(corpus), "--embedder", "hashed", "--json"]
     assert main([*arguments, "--chunks", str(chunks)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["questions"]) == (len(FILES), 5)
     assert found["cpu_ms"]["here"] > 0
     chunks.write_text('{"path": "a.py"}\n')
-    assert main([*arguments, "--chunks", str(chunks)]) == 2
+    assert main([*arguments, "--chunks", str(chunks)]) == 1
     assert "chunks.jsonl:1 lacks a text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("way", [[], ["--bulk"]], ids=["commits", "copy"])
 def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFixture[str], way: list[str]) -> None:
-    arguments = ["scale", "--data", str(corpus), "--embedder", "hashed", "--json", *way]
+    arguments = ["bench", "scale", "--data", str(corpus), "--embedder", "hashed", "--json", *way]
     picture = corpus / "growth.svg"
     sizes = ["--sizes", "100,1200", "--sessions", "1,3", "--churn", "3", "--plot", str(picture)]
     assert main([*arguments, *sizes]) == 0
@@ -113,7 +112,7 @@ def test_growth_is_measured_at_each_size(corpus: Path, capsys: pytest.CaptureFix
 
 
 def test_one_changed_file_is_measured_through_the_cloud(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cloud", "--data", str(corpus), "--copies", "1,3", "--json"]) == 0
+    assert main(["bench", "cloud", "--data", str(corpus), "--copies", "1,3", "--json"]) == 0
     small, large = json.loads(capsys.readouterr().out)["sizes"]
     assert (small["files"], large["files"]) == (12, 36)
     for size in (small, large):
@@ -124,6 +123,22 @@ def test_one_changed_file_is_measured_through_the_cloud(corpus: Path, capsys: py
         assert size["postgres_cpu_s"] > 0
 
 
-def test_a_corpus_that_is_not_there_ends_with_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--corpus", str(tmp_path / "nowhere"), "--embedder", "hashed"]) == 2
+@pytest.mark.parametrize("what", ["all", "index", "query", "scale", "cloud"])
+def test_a_corpus_that_is_not_there_is_an_error(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", what, "--data", str(tmp_path / "nowhere")]) == 1
     assert "can't be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["index", "--copies", "1,x"], id="copies that are no numbers"),
+        pytest.param(["scale", "--sizes", "many"], id="sizes that are none"),
+        pytest.param(["query", "--embedder", "guessed"], id="an embedder that is none"),
+        pytest.param(["query", "--sizes", "100"], id="another command's option"),
+        pytest.param(["everything"], id="no such command"),
+    ],
+)
+def test_what_can_not_be_measured_is_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *arguments]) == 2
+    assert capsys.readouterr().out == ""

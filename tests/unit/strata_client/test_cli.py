@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from strata_client.cli.help_texts import walk
 from strata_client.cli.main import command, main
-from strata_client.cli.paragraphs import walk
 from strata_client.cli.screen import printable
 from tests.support.fake_api import (
     ANSWER_TEXT,
@@ -641,6 +641,7 @@ def test_the_help_of_every_command_teaches_with_an_example(run: Run, names: tupl
     assert outcome.status == 0
     assert "Example: " in outcome.out
     assert "--json" in outcome.out
+    assert "<bool>" not in outcome.out, "a switch takes no value"
 
 
 @pytest.mark.parametrize("names", [(), *GROUPS], ids=lambda names: " ".join(("strata", *names)))

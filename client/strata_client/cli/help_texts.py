@@ -1,9 +1,11 @@
-"""Help texts that fit the reader's terminal."""
+"""Help texts as their readers need them, on any terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
+import typer
 
 
 def walk(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -11,6 +13,19 @@ def walk(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield names, command
     for name, below in getattr(command, "commands", {}).items():
         yield from walk(below, *names, name)
+
+
+def made_readable(command: Any) -> Any:
+    """The command and all under it: texts that flow, no type where an option is a switch, `N` for a number."""
+    for names, each in walk(command):
+        each.help = each.help and flowing(each.help)
+        shown = each.get_help_option(typer.Context(each, info_name=" ".join(names)))
+        for parameter in [*each.params, *([shown] if shown else [])]:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+            elif parameter.metavar is None and parameter.type_descriptor.annotation is int:
+                parameter.metavar = "N"
+    return command
 
 
 def flowing(text: str) -> str:
