@@ -31,10 +31,10 @@ from strata.providers.openai.chat import OpenAiChat
 from strata.providers.persistence import PersistentChat
 from tests.support.factories import blob_key, chunk, source_file
 from tests.support.fakes import FakeBlobCache
+from tests.support.indexed_project import Project
 from tests.support.model_server import asked, completion, model_server
 from tests.support.models import FakeChat
 from tests.support.uploads import tar_gz
-from tests.unit.indexing.test_pipeline import Project
 
 EMBEDDER = HashedEmbedder()
 NOTE = "Of the storekeeping chapter."

@@ -1,0 +1,62 @@
+"""What a job says about single files: notes of parsers, what was skipped, what failed."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from strata.indexing.commit import MAX_REPORTED_FILES
+from strata.model.jobs import JobReport
+from tests.support.indexed_project import Files, Project
+from tests.support.uploads import json_lines
+
+NOTED: Files = {
+    "a.md": "---\ntitle: Part 1: Intro\n---\n# Body\n",
+    "b.py": "x = 1\ndef f(:\n",
+    "c.md": "# Sound\n",
+}
+
+
+def noted(report: JobReport) -> list[tuple[str, int | None]]:
+    return [(note.path, note.line) for note in report.notes]
+
+
+def test_every_job_reports_the_notes_of_its_files_wherever_they_come_from(project: Project) -> None:
+    expected = [("a.md", 2), ("b.py", 2)]
+    assert noted(project.snapshot(NOTED)) == expected
+    assert noted(project.snapshot(NOTED)) == expected  # nothing is prepared, nothing is written
+    assert noted(project.snapshot(NOTED, reindex=True)) == expected
+    project.create("copy")
+    project.session_id = "copy"
+    copied = project.snapshot(NOTED)
+    assert (noted(copied), copied.counters.cache_hit_files, copied.note_count) == (expected, 3, 2)
+    one = project.change({"op": "upsert", "path": "b.py", "content": "def g(:\n"}, {"op": "delete", "path": "a.md"})
+    assert noted(one) == [("b.py", 1)]
+    assert noted(project.change({"op": "upsert", "path": "b.py", "content": "x = 1\n"})) == []
+
+
+def test_notes_are_bounded_and_their_number_is_told(project: Project) -> None:
+    report = project.snapshot({f"{n:03}.py": "def f(:\n" for n in range(MAX_REPORTED_FILES + 5)})
+    assert noted(report) == [(f"{n:03}.py", 1) for n in range(MAX_REPORTED_FILES)]
+    assert report.note_count == MAX_REPORTED_FILES + 5
+
+
+def test_what_is_said_about_a_file_carries_its_acl(project: Project) -> None:
+    lines: list[dict[str, Any]] = [
+        {"path": "a.md", "content": NOTED["a.md"], "acl": ["user:ann"]},
+        {"path": "b.bin", "content_b64": base64.b64encode(bytes(range(200))).decode(), "acl": []},
+        {"path": "c.md", "content_b64": base64.b64encode(b"\xff\xfe\xfa").decode(), "acl": ["group:red"]},
+        {"path": "d.md", "content_hash": "0" * 64, "acl": ["group:blue"]},
+        {"path": "e.py", "content": "def f(:\n"},
+    ]
+    report = project.snapshot(json_lines(*lines), "jsonl")
+    acls = {file.path: file.acl for file in (*report.skipped, *report.failed, *report.notes)}
+    assert acls == {
+        "a.md": ("user:ann",), "b.bin": (), "c.md": ("group:red",), "d.md": ("group:blue",), "e.py": None,
+    }  # fmt: skip
+
+
+def test_reports_are_capped_and_counters_are_not(project: Project) -> None:
+    report = project.snapshot({f"{number:04}.md": "" for number in range(500)})
+    assert report.counters.skipped_files == 500
+    assert 0 < len(report.skipped) < 500
