@@ -35,9 +35,10 @@ _MOST_CACHED_TOKENS = 1 << 17
 # Marks that survive NFKC: stress marks and vowel signs belong to their word. A soft hyphen and the joiners do not
 # divide a word either; they are removed before.
 _MARKS = "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e"
-_RUN = rf"\w[\w{_MARKS}]*"
-_TOKEN = re.compile(rf"(?<!\w)[CcFf](?:\+\+|\#)(?!\w)|{_RUN}(?:(?:::|[./@'’-]){_RUN})*")
-_ASCII_TOKEN = re.compile(r"(?<!\w)[CcFf](?:\+\+|\#)(?!\w)|\w+(?:(?:::|[./@'-])\w+)*", re.ASCII)
+_RUN = rf"\w[\w{_MARKS}]*+"
+_LANGUAGE = r"[CcFf](?:\+\+|\#)(?!\w)"
+_TOKEN = re.compile(rf"{_LANGUAGE}|{_RUN}(?:[./@'’-]{_RUN}|::{_RUN})*+")
+_ASCII_TOKEN = re.compile(rf"(?=\w)(?:{_LANGUAGE}|\w++(?:[./@'-]\w++|::\w++)*+)", re.ASCII)
 """The same for ASCII, where it is faster."""
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _INVISIBLE = re.compile("[\u00ad\u200c\u200d\u2060\ufeff]")

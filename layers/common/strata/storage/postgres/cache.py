@@ -14,7 +14,7 @@ import numpy as np
 from strata.errors import SessionNotFound
 from strata.jobs.fault_points import reach
 from strata.model.chat import ModelUsage
-from strata.model.corpus import BlobKey, EmbeddedChunk, Link, Note, PreparedBlob, Vector
+from strata.model.corpus import BlobKey, Link, Note, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
@@ -79,8 +79,8 @@ class PostgresBlobCache:
         new = {blob.key: blob for blob in reversed(blobs)}
         if not new:
             return
-        terms = {key: _terms(blob.chunks) for key, blob in new.items()}
-        term_ids = self._term_ids(set(chain.from_iterable(chain.from_iterable(terms.values()))))
+        terms, distinct = _terms(new)
+        term_ids = self._term_ids(distinct)
         reach("before_cache_write")
         self._database.transact(lambda connection: self._keep(connection, new, terms, term_ids))
         reach("after_cache_write")
@@ -166,10 +166,18 @@ def _note(text: str) -> Note:
     return Note(reason=text[found.end() :], line=int(found[1])) if found else Note(reason=text)
 
 
-def _terms(chunks: Sequence[EmbeddedChunk]) -> list[Mapping[str, int]]:
-    """The term counts of each chunk as the dictionary can hold them."""
-    counts = [chunk.term_counts for chunk in chunks]
-    return counts if are_storable_terms(chain.from_iterable(counts)) else [storable_terms(each) for each in counts]
+def _terms(blobs: Mapping[BlobKey, PreparedBlob]) -> tuple[dict[BlobKey, list[Mapping[str, int]]], set[str]]:
+    """The term counts of each chunk as the dictionary can hold them, and all their terms."""
+    terms = {key: [chunk.term_counts for chunk in blob.chunks] for key, blob in blobs.items()}
+    distinct = _distinct(terms)
+    if not are_storable_terms(distinct):
+        terms = {key: list(map(storable_terms, counts)) for key, counts in terms.items()}
+        distinct = _distinct(terms)
+    return terms, distinct
+
+
+def _distinct(terms: Mapping[BlobKey, Sequence[Mapping[str, int]]]) -> set[str]:
+    return set(chain.from_iterable(chain.from_iterable(terms.values())))
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 MAX_TERM_BYTES = 512
@@ -35,10 +35,9 @@ def storable_json(value: Mapping[str, Any]) -> str:
     return storable_text(text)
 
 
-def are_storable_terms(terms: Iterable[str]) -> bool:
+def are_storable_terms(terms: Collection[str]) -> bool:
     """Whether the dictionary can hold all of them as they are; False may also mean that it takes a closer look."""
-    distinct = set(terms)
-    return max(map(len, distinct), default=0) * 4 <= MAX_TERM_BYTES and not UNSTORABLE.search("".join(distinct))
+    return max(map(len, terms), default=0) * 4 <= MAX_TERM_BYTES and not UNSTORABLE.search("".join(terms))
 
 
 def storable_terms(counts: Mapping[str, int]) -> Mapping[str, int]:
