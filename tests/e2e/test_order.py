@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import boto3
@@ -23,21 +21,6 @@ from strata_local.up import LocalCloud
 from tests.support.courier import FILES, paths_found, send_change, snapshot, tar_gz
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[LocalCloud]:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        LocalCloud(Path(folder), port=0, environment={"STRATA_EMBEDDER": "hashed"}) as started,
-    ):
-        yield started
-
-
-@pytest.fixture
-def client(cloud: LocalCloud) -> Iterator[StrataClient]:
-    with StrataClient(cloud.api_url) as made:
-        yield made
 
 
 @pytest.fixture

@@ -54,10 +54,20 @@ def jobs_table(dynamodb: Any) -> str:
     return make_jobs_table(dynamodb)
 
 
+@pytest.fixture
+def cache_table(dynamodb: Any) -> str:
+    """The name of a new, empty table with the key of the template's `CacheTable`."""
+    return _make_table(dynamodb, "CacheTable")
+
+
 def make_jobs_table(dynamodb: Any) -> str:
+    return _make_table(dynamodb, "JobsTable")
+
+
+def _make_table(dynamodb: Any, resource: str) -> str:
     stack = load_stack(DEFAULT_TEMPLATE, parameters={"IndexDatabaseUrl": "unused", "QueryDatabaseUrl": "unused"})
-    (definition,) = (table.definition for table in stack.tables if "JobsTable" in table.name)
-    name = f"jobs-{uuid.uuid4().hex}"
+    (definition,) = (table.definition for table in stack.tables if resource in table.name)
+    name = f"{resource}-{uuid.uuid4().hex}"
     dynamodb.create_table(**{**definition, "TableName": name})
     return name
 

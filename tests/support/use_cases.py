@@ -23,12 +23,10 @@ from tests.support.job_fakes import (
 )
 
 
-def job_use_cases(
-    sessions: SessionStore, table: FakeJobTable, *, clock: FakeClock, objects: FakeObjectStore, calls: FakeWorkerCalls
-) -> dict[str, object]:
-    """What opens, shows and controls jobs and sessions, by the name of its factory."""
-    jobs = FakeJobStore(table)
-    lifecycle = Lifecycle(
+def make_lifecycle(
+    sessions: SessionStore, jobs: FakeJobStore, objects: FakeObjectStore, clock: FakeClock, **limits: int
+) -> Lifecycle:
+    return Lifecycle(
         sessions=sessions,
         jobs=jobs,
         objects=objects,
@@ -36,10 +34,16 @@ def job_use_cases(
         embedding_model="hashed-256",
         dimension=256,
         pipeline_version="1",
-        max_archive_bytes=1_000_000,
-        max_inline_bytes=10_000,
-        upload_expires_in_s=60,
+        **{"max_archive_bytes": 1_000_000, "max_inline_bytes": 10_000, "upload_expires_in_s": 60, **limits},
     )
+
+
+def job_use_cases(
+    sessions: SessionStore, table: FakeJobTable, *, clock: FakeClock, objects: FakeObjectStore, calls: FakeWorkerCalls
+) -> dict[str, object]:
+    """What opens, shows and controls jobs and sessions, by the name of its factory."""
+    jobs = FakeJobStore(table)
+    lifecycle = make_lifecycle(sessions, jobs, objects, clock)
     return {
         "lifecycle": lifecycle,
         "session_keeper": SessionKeeper(

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.support.aws import aws_endpoint, aws_environment, dynamodb
+from tests.support.aws import aws_endpoint, aws_environment, cache_table, dynamodb
 
-__all__ = ["aws_endpoint", "aws_environment", "dynamodb"]
+__all__ = ["aws_endpoint", "aws_environment", "cache_table", "dynamodb"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,15 +36,8 @@ def rows(postgres: TestDatabase) -> Iterator[SearchRows]:
 
 
 @pytest.fixture
-def answerer(rows: SearchRows, dynamodb: Any) -> Answerer:
-    name = f"cache-{uuid.uuid4().hex}"
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-    )
-    cache = DynamoQueryCache(table=Table(client=dynamodb, name=name), clock=SystemClock())
+def answerer(rows: SearchRows, dynamodb: Any, cache_table: str) -> Answerer:
+    cache = DynamoQueryCache(table=Table(client=dynamodb, name=cache_table), clock=SystemClock())
     return Answerer(
         gate=CacheGate(cache=cache, search=rows.search, retrieval_version="test", ttl_s=600),
         retriever=Retriever(search=rows.search, embedder=EMBEDDER, depth=50),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-import uuid
 import zlib
 from datetime import timedelta
 from typing import Any
@@ -43,16 +42,8 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-def cache(dynamodb: Any, clock: FixedClock) -> DynamoQueryCache:
-    """On a new, empty table with the key of the template's `CacheTable`."""
-    name = f"cache-{uuid.uuid4().hex}"
-    dynamodb.create_table(
-        TableName=name,
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-    )
-    return DynamoQueryCache(table=Table(client=dynamodb, name=name), clock=clock)
+def cache(dynamodb: Any, cache_table: str, clock: FixedClock) -> DynamoQueryCache:
+    return DynamoQueryCache(table=Table(client=dynamodb, name=cache_table), clock=clock)
 
 
 def test_what_is_kept_comes_back_as_it_was(cache: DynamoQueryCache) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -23,18 +22,6 @@ from tests.support.postgres import TestDatabase
 from tests.support.session_store_contract import SESSION_ID, commit_request, create_session, prepare
 
 SWAPS = 100
-
-
-@pytest.fixture
-def database(postgres: TestDatabase) -> Iterator[Database]:
-    database = Database(postgres.index_url)
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def cache(database: Database) -> PostgresBlobCache:
-    return PostgresBlobCache(database)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,23 +28,6 @@ WEIGHTS = """
     FROM rag_chunk_terms AS t CROSS JOIN unnest(t.term_keys) AS key
     JOIN rag_terms AS d ON d.term_id = (key & 4294967295)
 """
-
-
-@pytest.fixture
-def database(postgres: TestDatabase) -> Iterator[Database]:
-    database = Database(postgres.index_url)
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def cache(database: Database) -> PostgresBlobCache:
-    return PostgresBlobCache(database)
-
-
-@pytest.fixture
-def store(database: Database) -> PostgresSessionStore:
-    return PostgresSessionStore(database)
 
 
 def rows(postgres: TestDatabase, query: str) -> list[tuple[Any, ...]]:

@@ -13,10 +13,8 @@ import psycopg
 import pytest
 
 from strata.errors import SessionNotFound, StoreUnavailable
-from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Connection, Database, connect
 from strata.storage.postgres.search import PostgresSearch
-from strata.storage.postgres.sessions import PostgresSessionStore
 from tests.integration.indexing.test_index_on_stores import Project
 from tests.support.blob_cache_contract import BlobCacheContract
 from tests.support.factories import identity
@@ -36,44 +34,29 @@ def own_pooler(postgres_server: PostgresServer) -> Iterator[Pooler]:
 
 
 @pytest.fixture
-def pooled(postgres_server: PostgresServer, own_pooler: Pooler) -> Iterator[TestDatabase]:
+def postgres(postgres_server: PostgresServer, own_pooler: Pooler) -> Iterator[TestDatabase]:
     with postgres_server.emptied_database() as database:
         yield own_pooler.pooled(database)
 
 
-@pytest.fixture
-def database(pooled: TestDatabase) -> Iterator[Database]:
-    database = Database(pooled.index_url)
-    yield database
-    database.close()
-
-
 class TestPooledBlobCache(BlobCacheContract):
-    @pytest.fixture
-    def cache(self, database: Database) -> PostgresBlobCache:
-        return PostgresBlobCache(database)
+    pass
 
 
 class TestPooledSessionStore(SessionStoreContract, NewIndexContract):
-    @pytest.fixture
-    def cache(self, database: Database) -> PostgresBlobCache:
-        return PostgresBlobCache(database)
-
-    @pytest.fixture
-    def store(self, database: Database) -> PostgresSessionStore:
-        return PostgresSessionStore(database)
+    pass
 
 
-def test_many_clients_index_and_search_over_few_backends(pooled: TestDatabase) -> None:
+def test_many_clients_index_and_search_over_few_backends(postgres: TestDatabase) -> None:
     """Snapshots in a new index, changes, and readers at the same time: no prepared statement is missing, no setting of
     one reader's (rights, a time limit) reaches another one.
     """
-    project = Project(pooled)
+    project = Project(postgres)
     project.snapshot({f"docs/p{n}.md": f"# Page {n}\n\nThe zebra number {n} runs.\n" for n in range(150)})
     with ExitStack() as closing, ThreadPoolExecutor(8) as pool:
 
         def generations(number: int) -> set[int]:
-            database = Database(pooled.query_url)
+            database = Database(postgres.query_url)
             closing.callback(database.close)
             search, seen = PostgresSearch(database), set()
             for turn in range(30):
@@ -92,11 +75,11 @@ def test_many_clients_index_and_search_over_few_backends(pooled: TestDatabase) -
     assert seen <= set(range(1, 12))
     assert {row.path for row in project.found("zebra", limit=200)}.isdisjoint({f"docs/p{n}.md" for n in range(10)})
     project.close()
-    assert_rows_agree(pooled.owner_url)
+    assert_rows_agree(postgres.owner_url)
 
 
-def test_nothing_of_a_caller_is_left_on_a_backend_for_the_next_client(pooled: TestDatabase) -> None:
-    project = Project(pooled)
+def test_nothing_of_a_caller_is_left_on_a_backend_for_the_next_client(postgres: TestDatabase) -> None:
+    project = Project(postgres)
     project.snapshot({"a.md": "# A\n\nThe zebra sleeps.\n"})
     project.change({"path": "b.md", "content": "# B\n\nThe lion sleeps.\n"})
     project.found("zebra")
@@ -104,7 +87,7 @@ def test_nothing_of_a_caller_is_left_on_a_backend_for_the_next_client(pooled: Te
     with suppress(StoreUnavailable):
         project.querying.transact(lambda connection: connection.execute(slow))
     settings = "SELECT name, setting FROM pg_settings WHERE source = 'session' AND name <> 'application_name'"
-    for url in (pooled.index_url, pooled.query_url):
+    for url in (postgres.index_url, postgres.query_url):
         plans: dict[str, str] = {}
         with ExitStack() as open_transactions:
             backends = set()
@@ -121,22 +104,22 @@ def test_nothing_of_a_caller_is_left_on_a_backend_for_the_next_client(pooled: Te
                 )
         assert len(backends) <= BACKENDS
         # The plans of searches stay: texts without a value of whoever searched.
-        assert (url == pooled.query_url) == bool(plans)
+        assert (url == postgres.query_url) == bool(plans)
         assert all(name.startswith("strata_") for name in plans)
         values = ("zebra", "'docs'", identity().tenant, *identity().principals)
         assert not [value for value in values for statement in plans.values() if value in statement]
     project.close()
 
 
-def test_the_pooler_really_pools(pooled: TestDatabase) -> None:
+def test_the_pooler_really_pools(postgres: TestDatabase) -> None:
     """Else nothing above would say anything: a statement prepared by name is lost when another backend comes."""
     with ExitStack() as clients:
-        connections = [clients.enter_context(connect(pooled.index_url)) for _ in range(6)]
+        connections = [clients.enter_context(connect(postgres.index_url)) for _ in range(6)]
         assert len({_backend(each) for each in connections}) <= BACKENDS
         connections[0].execute("SET work_mem = '3MB'")
         assert connections[1].execute("SHOW work_mem").fetchone() == ("3MB",)
         careless = clients.enter_context(
-            psycopg.connect(pooled.index_url, autocommit=True, prepare_threshold=0, application_name="careless")
+            psycopg.connect(postgres.index_url, autocommit=True, prepare_threshold=0, application_name="careless")
         )
         with pytest.raises(psycopg.errors.Error):
             _change_backends(connections[2], careless)

@@ -13,6 +13,7 @@ from strata.model.jobs import Job, JobKind, JobStatus
 from tests.support.factories import identity
 from tests.support.fakes import FakeSessionStore
 from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeObjectStore, job, job_id
+from tests.support.use_cases import make_lifecycle
 
 ANN, BOB = identity("ann"), identity("bob", groups=["readers"])
 
@@ -39,18 +40,7 @@ def desk() -> Desk:
     clock = FakeClock()
     table = FakeJobTable(clock=clock)
     sessions, jobs, objects = FakeSessionStore(), FakeJobStore(table), FakeObjectStore()
-    lifecycle = Lifecycle(
-        sessions=sessions,
-        jobs=jobs,
-        objects=objects,
-        clock=clock,
-        embedding_model="hashed-256",
-        dimension=256,
-        pipeline_version="1",
-        max_archive_bytes=1_000,
-        max_inline_bytes=100,
-        upload_expires_in_s=60,
-    )
+    lifecycle = make_lifecycle(sessions, jobs, objects, clock, max_archive_bytes=1_000, max_inline_bytes=100)
     return Desk(sessions, table, jobs, objects, lifecycle)
 
 
