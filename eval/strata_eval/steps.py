@@ -14,7 +14,7 @@ from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.expanding import ChatExpander
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
-from strata.retrieval.retrieve import Retriever, checked_text
+from strata.retrieval.retrieve import RERANKED_ROWS, Retriever, checked_text
 from strata.retrieval.weighing import FusionWeights, fusion_weights, shape_of
 from strata.settings.model import AnsweringSettings
 from strata_eval.indexed_sets import IDENTITY, session_of
@@ -24,6 +24,9 @@ from strata_eval.vector_cache import CachedEmbedder
 
 ROWS = 50
 """Rows that a step may return: enough for ten files."""
+PIPELINE_ROWS = RERANKED_ROWS // 2
+"""Rows of the pipeline as it ships: of so many the first ten are the ten that somebody gets who asks for ten, and they
+are of ten files or nearly."""
 DEPTH = AnsweringSettings().retrieval_depth
 STRUCTURAL_WEIGHT = 0.5
 PATIENCE_S = 120.0
@@ -62,13 +65,13 @@ class Bench:
     models: OptionalModels = field(default_factory=OptionalModels)
     notes: list[str] = field(default_factory=list)
 
-    def question(self, text: str) -> Question:
+    def question(self, text: str, *, rows: int = ROWS) -> Question:
         return Question(
             text=checked_text(text[:8_000]),
             session_id=session_of(self.name),
             identity=IDENTITY,
             filter=Filter(layers=self.layers or DEFAULT_LAYERS),
-            limit=ROWS,
+            limit=rows,
         )
 
     def rows(self, text: str, *, dense: bool, lexical: bool, weighed: bool = False) -> Rows:
@@ -117,7 +120,7 @@ class Bench:
             expander=expander,
             structural_weight=STRUCTURAL_WEIGHT if options.structural else 0.0,
         )
-        asked = self.question(text)
+        asked = self.question(text, rows=PIPELINE_ROWS if features else ROWS)
         if options.preamble:
             asked = replace(asked, session_id=session_of(self.name, preambled=True))
         found = retriever.retrieve(asked)

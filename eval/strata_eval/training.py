@@ -19,7 +19,7 @@ from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.features import FeatureReranker, feature_rows
 from strata.retrieval.filters import DEFAULT_LAYERS
-from strata.retrieval.retrieve import checked_text
+from strata.retrieval.retrieve import RERANKED_ROWS, checked_text
 from strata.retrieval.weighing import fusion_weights, shape_of
 from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet
@@ -29,11 +29,8 @@ from strata_eval.judgements import Golden, read_given_chunks, read_golden
 from strata_eval.learning import DERIVED_SHARE, Lesson, Pack, learn
 from strata_eval.memory import MemorySearch
 from strata_eval.scoring import score
+from strata_eval.steps import PIPELINE_ROWS
 from strata_eval.vector_cache import CachedEmbedder
-
-ROWS = 60
-"""A few more than are ranked anew in use: more wrong rows to learn from."""
-SHOWN_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +112,18 @@ def _asked(  # noqa: PLR0917 - one call
     retrieved = search.search(
         SearchRequest(
             question=Question(
-                text=text, session_id=judged.name, identity=IDENTITY, limit=50, filter=Filter(layers=DEFAULT_LAYERS)
+                text=text,
+                session_id=judged.name,
+                identity=IDENTITY,
+                limit=PIPELINE_ROWS,
+                filter=Filter(layers=DEFAULT_LAYERS),
             ),
             embedding=embedder.embed_query(text),
             embedding_model=embedder.model_id,
             terms=query_terms(text),
             leading_terms=leading_terms(text),
-            depth=ROWS,
-            rows=ROWS,
+            depth=RERANKED_ROWS,
+            rows=RERANKED_ROWS,
             dense_weight=weights.dense,
             lexical_weight=weights.lexical,
         )
@@ -170,8 +171,8 @@ def _figures(course: Course, weights: Mapping[str, float], languages: frozenset[
         diversified(
             reranker.rerank(
                 Question(text=asked.text, session_id=course.judged.name, identity=IDENTITY), asked.retrieved
-            ).candidates,
-            SHOWN_ROWS,
+            ),
+            PIPELINE_ROWS,
         )
         for asked in course.asked
     ]

@@ -3,10 +3,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
-from strata.model.asking import Also, Candidate
+from strata.model.asking import Also, Candidate, Retrieved
 from strata.model.corpus import Layer, Span
 from strata.retrieval.diversity import diversified
 
@@ -22,6 +23,11 @@ def row(path: str, layer: Layer, lines: tuple[int, int], **more: object) -> Cand
         "score": 1.0 / number, "dense_rank": 1, "distance": 0.5, "lexical_rank": None, "bm25": 0.0,
     }  # fmt: skip
     return Candidate(path=path, layer=layer, span=Span(start=lines[0], end=lines[1]), **{**known, **more})  # type: ignore[arg-type]
+
+
+def shown_of(rows: Sequence[Candidate], limit: int, *, spread: bool = False) -> tuple[Candidate, ...]:
+    found = Retrieved(candidates=tuple(rows), generation=1, embedding_model="m", spread=spread)
+    return diversified(found, limit)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,7 @@ def test_the_same_lines_are_shown_once(
     better: tuple[Layer, tuple[int, int]], other: tuple[Layer, tuple[int, int]], is_twin: bool
 ) -> None:
     first, second, third = row("a", *better), row("a", *other), row("b", C0, (1, 9))
-    shown = diversified([first, second, third], limit=2)
+    shown = shown_of([first, second, third], limit=2)
     assert [found.chunk_id for found in shown] == [first.chunk_id, (third if is_twin else second).chunk_id]
     assert shown[0].also == ((Also(layer=second.layer, path="a", span=second.span),) if is_twin else ())
 
@@ -66,35 +72,40 @@ def test_a_part_of_a_short_function_speaks_for_the_whole_and_the_whole_for_it(
     known = {C0: {}, C1: {"symbol_kind": kind}}
     first, second = (row("a", layer, lines, metadata=known[layer]) for layer, lines in (better, other))
     third = row("b", C0, (1, 9))
-    assert diversified([first, second, third], limit=2)[1].path == ("b" if is_twin else "a")
+    assert shown_of([first, second, third], limit=2)[1].path == ("b" if is_twin else "a")
 
 
 def test_twins_come_back_where_nothing_else_is_left_and_nobody_speaks_for_them() -> None:
     rows = [row("a", C0, (1, 40)), row("a", C1, (1, 40)), row("b", C0, (1, 9))]
-    assert diversified(rows, limit=3) == tuple(rows)
+    assert shown_of(rows, limit=3) == tuple(rows)
 
 
 def test_a_copy_of_a_file_is_named_by_the_one_that_is_shown() -> None:
     one = row("pkg1/LICENSE.md", D3, (1, 9), blob_sha="same", content="text")
     copy = row("pkg2/LICENSE.md", D3, (1, 9), blob_sha="same", content="text")
     rest = row("c", D3, (1, 9))
-    shown = diversified([one, copy, rest], limit=2)
+    shown = shown_of([one, copy, rest], limit=2)
     assert [found.path for found in shown] == ["pkg1/LICENSE.md", "c"]
     assert [also.path for also in shown[0].also] == ["pkg2/LICENSE.md"]
-    assert [found.path for found in diversified([one, copy], limit=2)] == ["pkg1/LICENSE.md", "pkg2/LICENSE.md"]
+    assert [found.path for found in shown_of([one, copy], limit=2)] == ["pkg1/LICENSE.md", "pkg2/LICENSE.md"]
 
 
 def test_one_file_takes_its_share_while_others_have_rows() -> None:
     rows = [row("big", C0, (i, i)) for i in range(1, 31)] + [row(f"f{i}", C0, (1, 1)) for i in range(10)]
-    shown = diversified(rows, limit=10)
+    shown = shown_of(rows, limit=10)
     assert Counter(found.path for found in shown)["big"] == 4
-    assert len(diversified(rows[:30], limit=10)) == 10
+    assert len(shown_of(rows[:30], limit=10)) == 10
+
+
+def test_scores_that_keep_a_file_s_rows_apart_need_no_share() -> None:
+    rows = [row("big", C0, (i, i)) for i in range(1, 31)] + [row("other", C0, (1, 1))]
+    assert [found.chunk_id for found in shown_of(rows, limit=10, spread=True)] == [one.chunk_id for one in rows[:10]]
 
 
 def test_preferences_come_before_variety() -> None:
     preferred = [row("tools/a.py", C0, (i, i), prefer_bonus=1) for i in range(1, 8)]
     others = [row(f"f{i}", C0, (1, 1)) for i in range(10)]
-    shown = diversified([*preferred, *others], limit=10)
+    shown = shown_of([*preferred, *others], limit=10)
     assert [found.prefer_bonus for found in shown] == [1] * 7 + [0] * 3
     assert [found.chunk_id for found in shown][:7] == [found.chunk_id for found in preferred]
 
@@ -107,7 +118,7 @@ def test_as_many_rows_as_there_are_in_their_order_each_once() -> None:
             start = chance.randint(1, 50)
             rows.append(row(chance.choice("abc"), chance.choice(list(Layer)), (start, start + chance.randint(0, 30))))
         limit = chance.randint(1, 45)
-        shown = [found.chunk_id for found in diversified(rows, limit)]
+        shown = [found.chunk_id for found in shown_of(rows, limit)]
         assert len(shown) == min(limit, len(rows))
         assert shown == sorted(set(shown))
         if rows:

@@ -131,8 +131,16 @@ def test_the_parts_of_a_score_add_up() -> None:
         row(1, distance=0.4, dense_rank=1, bm25=3.0, explanation=asked),
         row(2, bm25=6.0, layer=Layer.C1_SYMBOL_CATALOG, explanation=asked),
         row(3, path="run.py", explanation=asked),
+        row(4, path="run.py", content="", span=Span(start=9, end=12), explanation=asked),
     )
-    for ranked in FeatureReranker(languages=ENGLISH).rerank(question("how to run it"), found).candidates:
+    candidates = FeatureReranker(languages=ENGLISH).rerank(question("how to run it"), found).candidates
+    payers = [
+        ranked.chunk_id
+        for ranked in candidates
+        if ranked.explanation and ranked.explanation.parts[-1].name == "rows_above"
+    ]
+    assert payers == [4]
+    for ranked in candidates:
         assert ranked.explanation is not None
         assert ranked.explanation.parts
         assert ranked.explanation.allowed_by == "a rule"

@@ -12,8 +12,9 @@ from strata.model.access import Session
 from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer, Vector, Vectors
 from strata.retrieval.analyser import analyse
+from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
-from strata.retrieval.retrieve import Retriever
+from strata.retrieval.retrieve import RERANKED_ROWS, Retriever
 from tests.support.chunk_search import FakeChunkSearch, IndexedChunk
 from tests.support.factories import EMBEDDING_MODEL, embedded_chunk, identity, unit_vector
 
@@ -154,3 +155,30 @@ def test_a_search_without_layers_covers_the_default_ones(retriever: Retriever, s
         DEFAULT_LAYERS,
         (Layer.D2_FACT_INDEX,),
     ]
+
+
+def test_ten_rows_are_the_first_ten_of_more(search: FakeChunkSearch) -> None:
+    texts = [
+        (f"src/file{number % 7}.py", f"def reset_secret_{number}(): " + "pass " * (number % 5)) for number in range(90)
+    ]
+    search.chunks["one"] = [
+        IndexedChunk(
+            number,
+            embedded_chunk(
+                text, path=path, layer=Layer.C0_SOURCE_CHUNKS, term_counts=Counter(analyse(text)), ordinal=number
+            ),
+            "f" * 64,
+            text,
+        )
+        for number, (path, text) in enumerate(texts)
+    ]
+    retriever = Retriever(
+        search=search, embedder=StrictEmbedder(), depth=20, reranker=FeatureReranker(languages=frozenset())
+    )
+    found = [
+        [row.chunk_id for row in retriever.retrieve(replace(question("reset the secret"), limit=limit)).candidates]
+        for limit in (3, 10, RERANKED_ROWS // 2)
+    ]
+    assert [len(rows) for rows in found] == [3, 10, RERANKED_ROWS // 2]
+    assert found[0] == found[2][:3]
+    assert found[1] == found[2][:10]

@@ -169,7 +169,8 @@ class Retrieved:
 
     `best_distance` and `greatest_bm25` are the best scores of the two lists that were fused, also where `candidates`
     is only a part of them: what a row's own scores are measured against. `notes` are sentences for a person on what did
-    not go as it should, say a reranker that failed; none when all is well.
+    not go as it should, say a reranker that failed; none when all is well. `spread` says that the scores keep the rows
+    of one file apart already.
     """
 
     candidates: tuple[Candidate, ...]
@@ -178,6 +179,7 @@ class Retrieved:
     best_distance: float | None = None
     greatest_bm25: float | None = None
     notes: tuple[str, ...] = ()
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

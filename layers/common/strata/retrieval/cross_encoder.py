@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from strata.errors import RerankerRejected, StrataError
 from strata.model.asking import Candidate, Question, Retrieved, ScorePart
 from strata.ports.reranking import PassageScorer, Reranker
+from strata.retrieval.diversity import preference
 from strata.retrieval.time_limits import within
 
 _log = logging.getLogger(__name__)
@@ -58,8 +59,8 @@ class CrossEncoderReranker:
         scored = [_scored(row, score) for row, score in zip(best, scores, strict=True)]
         scored.extend(_behind(rest, min(scores)))
         # What a caller prefers stays in front; ties keep the order in which they came.
-        scored.sort(key=lambda row: (-row.prefer_bonus, row.test_penalty, -row.score))
-        return replace(retrieved, candidates=tuple(scored))
+        scored.sort(key=lambda row: (preference(row), -row.score))
+        return replace(retrieved, candidates=tuple(scored), spread=False)
 
 
 def passage_of(row: Candidate) -> str:

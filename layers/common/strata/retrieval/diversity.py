@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from strata.model.asking import Also, Candidate
+from strata.model.asking import Also, Candidate, Retrieved
 from strata.model.corpus import Layer, Span
 
 FILE_SHARE = 0.4
-"""Share of the result that one file's rows may take while other files have rows to show; two rows at least."""
+"""Share of the result that one file's rows may take while other files have rows to show; two rows at least. Not where
+the scores see to it."""
 SAME_LINES = 0.5
 """From this share of common lines on, two rows show the same."""
 FUNCTION_LINES = 0.25
@@ -31,27 +32,33 @@ _FUNCTIONS = frozenset({"function", "method"})
 _TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
 
 
-def diversified(candidates: Sequence[Candidate], limit: int) -> tuple[Candidate, ...]:
+def preference(row: Candidate) -> tuple[int, int]:
+    """What comes before the score: the less, the further in front."""
+    return -row.prefer_bonus, row.test_penalty
+
+
+def diversified(found: Retrieved, limit: int) -> tuple[Candidate, ...]:
     """The `limit` rows to show, in the order in which they are given; all of them where there are not more.
 
     A row is held back where a better one shows its lines (its twin of another layer) or the same text (a copy of the
-    file): the better row names it in `also`. So is a row of a file that has had its share.
+    file): the better row names it in `also`. So is a row of a file that has had its share, unless the scores keep the
+    rows of one file apart already.
     """
+    most_of_a_file = limit if found.spread else max(2, round(limit * FILE_SHARE))
     chosen: list[Candidate] = []
-    for _, kind in groupby(candidates, key=lambda row: (row.prefer_bonus, row.test_penalty)):
+    for _, kind in groupby(found.candidates, key=preference):
         if len(chosen) == limit:
             break
-        chosen += _of_one_kind(list(kind), limit - len(chosen), limit)
+        chosen += _of_one_kind(list(kind), limit - len(chosen), most_of_a_file)
     return tuple(chosen)
 
 
-def _of_one_kind(rows: Sequence[Candidate], wanted: int, limit: int) -> list[Candidate]:
-    most_of_a_file = max(2, round(limit * FILE_SHARE))
+def _of_one_kind(rows: Sequence[Candidate], wanted: int, most_of_a_file: int) -> list[Candidate]:
     shown: dict[int, Candidate] = {}
     held_back: list[Candidate] = []
     of_file: dict[str, int] = {}
     for row in rows:
-        better = next((other for other in shown.values() if _is_twin(row, other) or _is_copy(row, other)), None)
+        better = next((other for other in shown.values() if shows_the_same(row, other) or _is_copy(row, other)), None)
         if better is not None:
             also = Also(layer=row.layer, path=row.path, span=row.span)
             shown[better.chunk_id] = replace(better, also=(*better.also, also))
@@ -74,7 +81,7 @@ def _in_order(rows: Sequence[Candidate], chosen: dict[int, Candidate]) -> Iterat
             )
 
 
-def _is_twin(row: Candidate, better: Candidate) -> bool:
+def shows_the_same(row: Candidate, better: Candidate) -> bool:
     """Whether `better` shows the lines of `row` in another layer.
 
     An entry about lines adds nothing where the text of half of them is shown, of a function a quarter; text gives way

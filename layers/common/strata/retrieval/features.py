@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from strata.model.asking import Candidate, Explanation, Question, Retrieved, ScorePart
 from strata.model.corpus import Layer
 from strata.retrieval.analyser import analyse, query_terms
+from strata.retrieval.crowding import PRICE, spread
 from strata.retrieval.intent import describes_code, tells_what_code_does
 from strata.retrieval.weighing import LONG_QUESTION_WORDS, QuestionShape, shape_of
 from strata.retrieval.wording import wording
 
 WEIGHTS_FILE = Path(__file__).with_name("feature_weights.json")
+ROWS_ABOVE = "rows_above"
 SENTENCES = {
     "cosine": "How near its meaning is to the question's, as far as the embedder knows the question's language.",
     "bm25": "How well it holds the question's words: its BM25 over the greatest.",
@@ -46,9 +48,11 @@ SENTENCES = {
     "symbol_name": "How much of its symbol's name the question says, where it describes or names code.",
     "identifiers": "The share of the question's identifiers that stand here letter for letter.",
     "prose_for_code": "It is a page of prose, and the question says what code does or should do.",
+    ROWS_ABOVE: "Better rows of its file stand above it, which counts against it: others should be seen, too.",
 }
-"""The fields, in the order of the columns; what each tells of a row, for whoever reads its explanation."""
-FEATURES = tuple(SENTENCES)
+"""What each field tells of a row, for whoever reads its explanation, and last what the row has paid."""
+FEATURES = tuple(name for name in SENTENCES if name != ROWS_ABOVE)
+"""The fields, in the order of the columns."""
 
 SHORT_QUESTION_WORDS = 8
 """A question of so few words is short; one of twice as many is not short at all."""
@@ -77,28 +81,33 @@ class FeatureReranker:
     weights: Mapping[str, float] = field(default_factory=shipped_weights)
 
     def rerank(self, question: Question, retrieved: Retrieved) -> Retrieved:
-        """The same rows, best first; `score` becomes the model's. What a caller prefers stays in front.
+        """The same rows, best first; `score` becomes the model's, less what rows of one file pay for each other. What a
+        caller prefers stays in front.
 
         Ties keep the order in which they came.
         """
         if len(retrieved.candidates) < 2:
             return retrieved
         fields = feature_rows(question.text, retrieved, self.languages)
-        scores = fields @ self._vector()
-        scored = [
-            replace(candidate, score=float(score), explanation=self._explained(candidate, values))
-            for candidate, score, values in zip(retrieved.candidates, scores, fields, strict=True)
+        scores = (fields @ self._vector()).tolist()
+        ranked = [
+            replace(
+                retrieved.candidates[number],
+                score=scores[number] - PRICE * doublings,
+                explanation=self._explained(retrieved.candidates[number], fields[number], doublings),
+            )
+            for number, doublings in spread(retrieved.candidates, scores)
         ]
-        scored.sort(key=lambda candidate: (-candidate.prefer_bonus, candidate.test_penalty, -candidate.score))
-        return replace(retrieved, candidates=tuple(scored))
+        return replace(retrieved, candidates=tuple(ranked), spread=True)
 
-    def _explained(self, candidate: Candidate, values: Floats) -> Explanation | None:
+    def _explained(self, candidate: Candidate, values: Floats, doublings: float) -> Explanation | None:
         """The explanation, if the row has one, with the parts of the new score in place of those of the fusion."""
         if candidate.explanation is None:
             return None
-        weighed = (
-            (name, float(value), self.weights.get(name, 0.0)) for name, value in zip(FEATURES, values, strict=True)
-        )
+        weighed = [
+            *((name, float(value), self.weights.get(name, 0.0)) for name, value in zip(FEATURES, values, strict=True)),
+            (ROWS_ABOVE, doublings, -PRICE),
+        ]
         return replace(
             candidate.explanation,
             parts=tuple(

@@ -29,7 +29,8 @@ MAX_FILE_CHUNKS = 500
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 RERANKED_ROWS = 50
-"""Rows of the fused list that are ranked anew: twice as many win 0.004 of nDCG@10 at the most."""
+"""Rows of the fused list that are ranked anew: twice as many cost 2 to 3 ms of processor time and win nothing that is
+beyond chance. Up to half as many rows can be asked for without a change in the order of the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +84,7 @@ class Retriever:
             found = replace(found, notes=(*found.notes, expansion.note))
         if self.reranker is not None:
             found = self.reranker.rerank(question, found)
-        return replace(found, candidates=diversified(found.candidates, question.limit))
+        return replace(found, candidates=diversified(found, question.limit))
 
     def _embedded(self, text: str, expansion: Expansion) -> Vector:
         """The question's vector; with an expansion the middle of the question's, the rewritten one's and the passage's.
