@@ -171,9 +171,12 @@ def _by_shape(path: str, used: Uses) -> Iterator[EntryPoint]:
                 kind="cli_command", shown=f"command manage.py {command}", target=used.qualified_name, span=used.span
             )
         return
+    if used.kind != "function" or not (
+        node.name == "handler" or node.name.endswith("_handler") or node.name.startswith("on_")
+    ):
+        return
     parameters = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
-    is_named = node.name == "handler" or node.name.endswith("_handler") or node.name.startswith("on_")
-    if used.kind == "function" and is_named and parameters in (["event", "context"], ["event", "_context"]):
+    if parameters in (["event", "context"], ["event", "_context"]):
         yield EntryPoint(
             kind="lambda_handler",
             shown=f"Lambda handler {node.name}",
@@ -183,28 +186,31 @@ def _by_shape(path: str, used: Uses) -> Iterator[EntryPoint]:
 
 
 def _called(call: Call, used: Uses, names: ModuleNames) -> EntryPoint | None:
-    owner, _, last = call.name.rpartition(".")
     node = call.node
-    span = Span(start=node.lineno, end=node.end_lineno or node.lineno)
     first = _text(node.args[0]) if node.args else None
-    if last == "add_parser" and owner and first:
-        return EntryPoint(kind="cli_command", shown=f"command {first}"[:_MOST_SHOWN], target=None, span=span)
     if first is None:
         return None
-    view = _view(node, used, names)
+    owner, _, last = call.name.rpartition(".")
+    span = Span(start=node.lineno, end=node.end_lineno or node.lineno)
+    if last == "add_parser" and owner and first:
+        return EntryPoint(kind="cli_command", shown=f"command {first}"[:_MOST_SHOWN], target=None, span=span)
     is_django = last in _DJANGO_CALLS and (call.target or "").startswith(("django.urls.", "django.conf.urls."))
-    if is_django and len(node.args) > 1 and view:
-        return _http(f"/{first.lstrip('/')}", (), view, span)
-    if last in _ROUTE_CALLS and first.startswith("/") and view:
-        return _http(first, _methods(node), view, span)
+    if is_django and len(node.args) > 1:
+        return _http(f"/{first.lstrip('/')}", (), _view(node, used, names), span)
+    if not first.startswith("/"):
+        return None
+    if last in _ROUTE_CALLS:
+        return _http(first, _methods(node), _view(node, used, names), span)
     verb = last.removeprefix("add_")
     is_aiohttp = (last.startswith("add_") and owner) or call.target == f"aiohttp.web.{last}"
-    if verb in _VERBS and is_aiohttp and first.startswith("/") and view:
-        return _http(first, (verb.upper(),), view, span)
+    if verb in _VERBS and is_aiohttp:
+        return _http(first, (verb.upper(),), _view(node, used, names), span)
     return None
 
 
-def _http(route: str, methods: tuple[str, ...], view: str, span: Span) -> EntryPoint:
+def _http(route: str, methods: tuple[str, ...], view: str | None, span: Span) -> EntryPoint | None:
+    if not view:
+        return None
     shown = " ".join(("HTTP", *methods, route))[:_MOST_SHOWN]
     return EntryPoint(kind="http_route", shown=shown, target=view, span=span, route=route[:500], methods=methods)
 
@@ -254,4 +260,4 @@ def _keyword_text(call: ast.Call, name: str) -> str | None:
 
 
 def _text(node: ast.AST) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+    return node.value if type(node) is ast.Constant and isinstance(node.value, str) else None

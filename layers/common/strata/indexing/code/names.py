@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from strata.indexing.code.symbols import DefinedSymbol, Definition, module_symbol
+from strata.indexing.code.symbols import DEFINITIONS, DefinedSymbol, Definition, module_symbol, nested
 from strata.model.corpus import Link, LinkKind
 
 _MOST_PARTS = 12
+IMPORTS = frozenset({ast.Import, ast.ImportFrom})
 
 
 class Import(NamedTuple):
@@ -50,7 +51,7 @@ def module_names(path: str, module: ast.Module) -> ModuleNames:
     local: set[str] = set()
     imports: list[Import] = []
     for node in top_level(module):
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if node.__class__ in IMPORTS and isinstance(node, ast.Import | ast.ImportFrom):
             for item in imported(node, package):
                 imports.append(item)
                 if item.bound is not None:
@@ -90,7 +91,7 @@ def definition_links(module: ast.Module, symbols: Sequence[DefinedSymbol], names
     defined = {item.symbol.qualified_name: item.symbol.span.start for item in reversed(symbols)}
     defined = dict(reversed(defined.items()))
     for node in top_level(module):
-        if not isinstance(node, Definition):
+        if node.__class__ not in DEFINITIONS:
             for name in _defined(node):
                 defined.setdefault(name, node.lineno)
     for item in names.imports:
@@ -107,10 +108,10 @@ def dotted(node: ast.AST) -> str | None:
     ('a.b.c', None)
     """
     parts: list[str] = []
-    while isinstance(node, ast.Attribute):
+    while type(node) is ast.Attribute:
         parts.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) or len(parts) >= _MOST_PARTS:
+    if type(node) is not ast.Name or len(parts) >= _MOST_PARTS:
         return None
     return ".".join([node.id, *reversed(parts)])
 
@@ -126,24 +127,17 @@ def top_level(module: ast.Module) -> Iterator[ast.stmt]:
     while waiting:
         node = waiting.pop()
         yield node
-        if not isinstance(node, Definition):
-            nested = [
-                inner
-                for block in ("body", "handlers", "orelse", "finalbody", "cases")
-                for child in getattr(node, block, ())
-                for inner in ([child] if isinstance(child, ast.stmt) else child.body)
-            ]
-            waiting.extend(reversed(nested))
+        if node.__class__ not in DEFINITIONS:
+            waiting.extend(reversed(nested(node)))
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, Definition):
-        yield node.name
-        return
     targets: list[ast.expr] = []
-    if isinstance(node, ast.Assign):
+    if node.__class__ in DEFINITIONS and isinstance(node, Definition):
+        yield node.name
+    elif type(node) is ast.Assign:
         targets = list(node.targets)
-    elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+    elif type(node) is ast.AnnAssign or type(node) is ast.AugAssign:
         targets = [node.target]
     while targets:
         target = targets.pop()

@@ -54,7 +54,7 @@ def parse_python(path: str, text: str) -> ParsedSource:
     try:
         used = uses(module, symbols, names, span)
         catalogue = (
-            *symbol_passages(path, module, symbols, lines),
+            *symbol_passages(path, module, symbols, span.start),
             *dependency_passages(used),
             *entrypoint_passages(path, module, used, names),
             *role_passages(path, used, span.start),
@@ -83,8 +83,11 @@ def _unparsed(path: str, lines: list[str], span: Span, reason: str, *, line: int
 
 
 def _filled(lines: list[str]) -> Span | None:
-    filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
-    return Span(start=filled[0], end=filled[-1]) if filled else None
+    start = next((number for number, line in enumerate(lines, start=1) if line.strip()), None)
+    if start is None:
+        return None
+    end = next(number for number in range(len(lines), 0, -1) if lines[number - 1].strip())
+    return Span(start=start, end=end)
 
 
 CODE_PARSERS: Mapping[str, Parser] = {".py": parse_python, ".pyi": parse_python, ".pyw": parse_python}

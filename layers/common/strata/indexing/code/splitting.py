@@ -10,15 +10,11 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from strata.indexing.code.symbols import DefinedSymbol, Definition, definition_span, module_symbol
+from strata.indexing.code.symbols import BLOCKS_OF, DEFINITIONS, DefinedSymbol, Definition, first_line, module_symbol
 from strata.indexing.passages import Passage, Whole
 from strata.indexing.reading import text_of
 from strata.model.corpus import Document, Layer, Span
 
-_COMPOUND = (
-    *(ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.AsyncFor, ast.While),
-    *(ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match),
-)
 _AFTER_HEAD = 0.85
 """Between a block's head and its first statement."""
 _AFTER_BLANK = 0.7
@@ -78,14 +74,15 @@ class _Borders:
             block = waiting.pop()
             after = block.after
             for position, node in enumerate(block.statements):
-                start = definition_span(node).start if isinstance(node, Definition) else node.lineno
+                is_definition = node.__class__ in DEFINITIONS
+                start = first_line(node) if is_definition and isinstance(node, Definition) else node.lineno
                 if start > after:
                     border = self._with_comments(start, after)
                     self.starts[start] = border
                     first = position == 0 and block.depth > 0
-                    self.prices[border] = _AFTER_HEAD if first else self._price(node, block, border)
+                    self.prices[border] = _AFTER_HEAD if first else self._price(block, border, is_definition)
                 end = node.end_lineno or start
-                if isinstance(node, _COMPOUND):
+                if BLOCKS_OF[node.__class__]:
                     waiting.extend(self._blocks_of(node, block.depth))
                 else:
                     for line in range(start + 2, end + 1):
@@ -93,8 +90,8 @@ class _Borders:
                             self.prices[line] = _AFTER_BLANK
                 after = max(after, end)
 
-    def _price(self, node: ast.stmt, block: _Block, border: int) -> float:
-        if isinstance(node, Definition) and (block.depth == 0 or block.in_class):
+    def _price(self, block: _Block, border: int, is_definition: bool) -> float:
+        if is_definition and (block.depth == 0 or block.in_class):
             return min(0.4, 0.1 * block.depth)
         after_blank = border > 1 and not self.lines[border - 2].strip()
         return min(0.8, 0.15 + 0.1 * block.depth - (0.1 if after_blank else 0.0))
@@ -109,12 +106,12 @@ class _Borders:
         price = min(0.8, 0.3 + 0.1 * depth)
         in_class = isinstance(node, ast.ClassDef)
         last = node.lineno
-        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-            children: Sequence[ast.AST] = getattr(node, name, None) or ()
-            if not isinstance(children, list) or not children:
+        for name in BLOCKS_OF[node.__class__]:
+            children = getattr(node, name)
+            if not children:
                 continue
-            if isinstance(children[0], ast.stmt):
-                statements = [child for child in children if isinstance(child, ast.stmt)]
+            if name not in ("handlers", "cases"):
+                statements: list[ast.stmt] = children
                 head = statements[0].lineno
                 if name in ("orelse", "finalbody"):
                     head = self._keyword(head, last)
@@ -123,11 +120,10 @@ class _Borders:
                 last = statements[-1].end_lineno or last
             else:  # exception handlers, cases
                 for child in children:
-                    if isinstance(child, ast.ExceptHandler | ast.match_case):
-                        head = child.lineno if isinstance(child, ast.ExceptHandler) else child.pattern.lineno
-                        self.prices[head] = price
-                        yield _Block(statements=child.body, depth=depth + 1, after=head)
-                        last = child.body[-1].end_lineno or last
+                    head = child.lineno if isinstance(child, ast.ExceptHandler) else child.pattern.lineno
+                    self.prices[head] = price
+                    yield _Block(statements=child.body, depth=depth + 1, after=head)
+                    last = child.body[-1].end_lineno or last
 
     def _keyword(self, head: int, last: int) -> int:
         """The line of the `else` or `finally` above a block's first statement."""

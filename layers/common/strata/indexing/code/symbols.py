@@ -7,7 +7,8 @@ inside functions are part of their function's source.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,13 @@ from strata.indexing.reading import clean_text
 from strata.model.corpus import Document, Layer, Span
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+DEFINITIONS = frozenset({ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef})
+"""Compared with a node's class, which takes a tenth of what `isinstance` does for a node of another one."""
+BLOCKS_OF: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(name for name in ("body", "handlers", "orelse", "finalbody", "cases") if name in kind._fields)
+    for kind in ast.stmt.__subclasses__()
+}
+"""By a statement's class, its fields that hold statements, or `except` and `case` parts with them; most have none."""
 SymbolKind = Literal["class", "function", "method"]
 _MAX_SIGNATURE_CHARACTERS = 1_500
 
@@ -35,7 +43,7 @@ def definitions(module: ast.Module) -> list[DefinedSymbol]:
     waiting: list[tuple[ast.stmt, str, bool]] = [(node, "", False) for node in reversed(module.body)]
     while waiting:
         node, above, in_class = waiting.pop()
-        if isinstance(node, Definition):
+        if node.__class__ in DEFINITIONS and isinstance(node, Definition):
             name = f"{above}.{node.name}" if above else node.name
             kind: SymbolKind = "class" if isinstance(node, ast.ClassDef) else "method" if in_class else "function"
             found.append(
@@ -44,14 +52,30 @@ def definitions(module: ast.Module) -> list[DefinedSymbol]:
             if isinstance(node, ast.ClassDef):
                 waiting.extend((child, name, True) for child in reversed(node.body))
         else:
-            waiting.extend((child, above, in_class) for child in reversed(list(_nested(node))))
+            waiting.extend((child, above, in_class) for child in reversed(nested(node)))
     return found
 
 
 def definition_span(node: Definition) -> Span:
     """From the first decorator to the last line of the body."""
-    first = min(node.lineno, node.decorator_list[0].lineno) if node.decorator_list else node.lineno
-    return Span(start=first, end=node.end_lineno or node.lineno)
+    return Span(start=first_line(node), end=node.end_lineno or node.lineno)
+
+
+def first_line(node: Definition) -> int:
+    """With its decorators."""
+    return min(node.lineno, node.decorator_list[0].lineno) if node.decorator_list else node.lineno
+
+
+def nested(node: ast.stmt) -> list[ast.stmt]:
+    """The statements of a statement's blocks, in order."""
+    found: list[ast.stmt] = []
+    for block in BLOCKS_OF[node.__class__]:
+        for child in getattr(node, block):
+            if block in ("handlers", "cases"):
+                found += child.body
+            else:
+                found.append(child)
+    return found
 
 
 def module_symbol(path: str) -> str:
@@ -66,11 +90,11 @@ def module_symbol(path: str) -> str:
     return ".".join(parts)
 
 
-def symbol_passages(
-    path: str, module: ast.Module, symbols: Sequence[DefinedSymbol], lines: Sequence[str]
-) -> list[Passage]:
-    """The catalogue's documents: the module first. Raises `RecursionError` for an endless expression."""
-    filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
+def symbol_passages(path: str, module: ast.Module, symbols: Sequence[DefinedSymbol], start: int) -> list[Passage]:
+    """The catalogue's documents: the module first, from the line `start` on, its first with text.
+
+    Raises `RecursionError` for an endless expression.
+    """
     name = module_symbol(path)
     docstring = docstring_of(module)
     end = module.body[0].end_lineno if module.body and docstring else None
@@ -79,9 +103,7 @@ def symbol_passages(
         contents.append(docstring)
     if top := [item.symbol.qualified_name for item in symbols if "." not in item.symbol.qualified_name]:
         contents.append(f"Defines: {', '.join(dict.fromkeys(top))}")
-    passages = [
-        _passage("\n".join(contents), name, name, "module", Span(start=filled[0], end=max(end or 1, filled[0])))
-    ]
+    passages = [_passage("\n".join(contents), name, name, "module", Span(start=start, end=max(end or 1, start)))]
     for item in symbols:
         qualified_name = item.symbol.qualified_name
         content = "\n".join(_rendered(item))
@@ -154,15 +176,9 @@ def _short(text: str) -> str:
 
 
 def docstring_of(node: ast.Module | Definition) -> str | None:
-    """The cleaned docstring; blank ones count as none. (`ast.get_docstring` takes a str of any kind of quotes.)"""
-    text = ast.get_docstring(node, clean=True)
+    """The cleaned docstring; blank ones count as none."""
+    first = node.body[0] if node.body else None
+    if type(first) is not ast.Expr or type(first.value) is not ast.Constant or not isinstance(first.value.value, str):
+        return None
+    text = inspect.cleandoc(first.value.value)
     return text.replace("\r\n", "\n").replace("\r", "\n") if text and text.strip() else None
-
-
-def _nested(node: ast.stmt) -> Iterator[ast.stmt]:
-    for body in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for child in getattr(node, body, ()):
-            if isinstance(child, ast.stmt):
-                yield child
-            else:
-                yield from child.body
