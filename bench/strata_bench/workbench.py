@@ -22,13 +22,12 @@ from strata.retrieval.retrieve import Retriever
 from strata.settings.model import AnsweringSettings
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
-from strata.storage.postgres.migrate import migrate
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
 from strata_bench.embedders import EmbedderChoice
 from strata_bench.s3 import BUCKET, s3_client, s3_server
 from strata_bench.worker import Place, Work, Worker
-from strata_local.postgres import BundledPostgres
+from strata_eval.own_postgres import own_postgres
 
 SESSION = "bench"
 IDENTITY = Identity(subject="bench", tenant="bench")
@@ -122,38 +121,31 @@ def make_session(sessions: SessionStore, session_id: str, embedder: Embedder) ->
 def workbench(choice: EmbedderChoice) -> Iterator[Workbench]:
     """Start the servers, migrate, make the session; stop and remove everything at the end."""
     embedder = choice.load()
-    with tempfile.TemporaryDirectory(prefix="strata-bench-") as name, s3_server(Path(name)) as s3_url:
+    with (
+        tempfile.TemporaryDirectory(prefix="strata-bench-") as name,
+        s3_server(Path(name)) as s3_url,
+        own_postgres(Path(name)) as own,
+    ):
         folder = Path(name)
-        server = BundledPostgres(
-            folder / "postgres", log_path=folder / "postgres.log", passwords_file=folder / "passwords.json"
-        )
-        urls = server.start()
-        try:
-            migrate(urls.owner, passwords=urls.passwords)
-            index, query = Database(urls.index), Database(urls.query)
-            sessions = PostgresSessionStore(index)
-            make_session(sessions, SESSION, embedder)
-            search = PostgresSearch(query)
-            yield Workbench(
-                embedder=embedder,
-                retriever=Retriever(
-                    search=search,
-                    embedder=embedder,
-                    depth=AnsweringSettings().retrieval_depth,
-                    reranker=FeatureReranker(languages=embedder.languages),
-                ),
+        sessions = PostgresSessionStore(own.index)
+        make_session(sessions, SESSION, embedder)
+        search = PostgresSearch(own.query)
+        yield Workbench(
+            embedder=embedder,
+            retriever=Retriever(
                 search=search,
-                sessions=sessions,
-                cache=PostgresBlobCache(index),
-                place=Place(database_url=urls.index, s3_url=s3_url, embedder=choice),
-                folder=folder,
-                query=query,
-                query_url=urls.query,
-                index_url=urls.index,
-                owner_url=urls.owner,
-                postgres_pid=int(next(folder.rglob("postmaster.pid")).read_text().split()[0]),
-            )
-            index.close()
-            query.close()
-        finally:
-            server.stop()
+                embedder=embedder,
+                depth=AnsweringSettings().retrieval_depth,
+                reranker=FeatureReranker(languages=embedder.languages),
+            ),
+            search=search,
+            sessions=sessions,
+            cache=PostgresBlobCache(own.index),
+            place=Place(database_url=own.urls.index, s3_url=s3_url, embedder=choice),
+            folder=folder,
+            query=own.query,
+            query_url=own.urls.query,
+            index_url=own.urls.index,
+            owner_url=own.urls.owner,
+            postgres_pid=int(next(folder.rglob("postmaster.pid")).read_text().split()[0]),
+        )

@@ -143,26 +143,12 @@ def _preambled(preambler: Preambler, texts: Sequence[str], chunks: Sequence[list
 def postgres() -> Iterator[tuple[SessionStore, BlobCache, ChunkSearch]]:
     """The stores on a Postgres of their own, which is gone afterwards."""
     from strata.storage.postgres.cache import PostgresBlobCache
-    from strata.storage.postgres.connection import Database
-    from strata.storage.postgres.migrate import migrate
     from strata.storage.postgres.search import PostgresSearch
     from strata.storage.postgres.sessions import PostgresSessionStore
-    from strata_local.postgres import BundledPostgres
+    from strata_eval.own_postgres import own_postgres
 
-    with TemporaryDirectory(prefix="strata-eval-") as name:
-        folder = Path(name)
-        server = BundledPostgres(
-            folder / "postgres", log_path=folder / "postgres.log", passwords_file=folder / "passwords.json"
-        )
-        urls = server.start()
-        try:
-            migrate(urls.owner, passwords=urls.passwords)
-            index, query = Database(urls.index), Database(urls.query)
-            yield PostgresSessionStore(index), PostgresBlobCache(index), PostgresSearch(query)
-            index.close()
-            query.close()
-        finally:
-            server.stop()
+    with TemporaryDirectory(prefix="strata-eval-") as name, own_postgres(Path(name)) as own:
+        yield PostgresSessionStore(own.index), PostgresBlobCache(own.index), PostgresSearch(own.query)
 
 
 def _source(path: str, text: str) -> SourceFile:

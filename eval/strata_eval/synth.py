@@ -76,7 +76,9 @@ def write_synthetic(
     everything = "\n".join(map(_flat, texts.values()))
     questions = [item for item in questions if _flat(item.text) not in everything]
     if not questions:
-        raise ConfigurationError("No heading and no docstring there makes a question: words only, each found once.")
+        raise ConfigurationError(
+            "No heading, title or docstring there makes a question: it must hold words, and stand in one place only."
+        )
     target.mkdir(parents=True, exist_ok=True)
     _write_lines(target / "corpus.jsonl", ({"path": path, "title": path, "text": text} for path, text in texts.items()))
     _write_lines(

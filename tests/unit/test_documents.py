@@ -52,6 +52,20 @@ def test_every_link_leads_somewhere(document: Path) -> None:
     assert [target for target in local if not (document.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=shown)
+def test_every_link_to_a_heading_leads_to_one(document: Path) -> None:
+    found = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", document.read_text("utf-8"))
+    local = [(document.parent / target if target else document, name) for target, name in found if "://" not in target]
+
+    assert [(shown(page), name) for page, name in local if name not in anchors(page)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that a renderer gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_command_of_the_readme_exists_and_every_command_is_in_it() -> None:
     commands = {*get_command(app).commands}  # type: ignore[attr-defined]
     named = set(re.findall(r"`strata ([a-z]+)", README))

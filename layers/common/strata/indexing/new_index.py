@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from strata.indexing.commit import Outcome, report
 from strata.indexing.side_by_side import SideBySide
+from strata.jobs.running import Phase, Progress, ReportProgress
 from strata.model.corpus import FileEntry, Layer
 from strata.model.jobs import Job, JobReport, Lease
 from strata.ports.clock import unwatched
@@ -17,9 +18,6 @@ FILL_FILES = 200
 LEAST_FILL_FILES = 50
 """Where batches are written side by side, fewer files make one, so that each process has its share."""
 _Part = Sequence[FileEntry] | Layer
-Filled = Callable[[int, int], None]
-"""Told how many files are in the index, and how many of them were not before; what it raises ends the filling, and the
-next call goes on from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +41,9 @@ class _Written:
 class Build:
     """One job's new index; every step is safe to repeat, by this holder of the lock or by the next one.
 
-    `committing` is called before the flip, from where the job can't be cancelled any more. Steps raise `StaleFence`,
-    `TemporaryError` and what `filled` and `committing` raise; readers then see what they saw before, or the
-    new index where the flip was done.
+    `progress` is told `filling` after each batch and `committing` before the flip, from where the job can't be
+    cancelled any more. Steps raise `StaleFence`, `TemporaryError` and what `progress` raises; readers then see what
+    they saw before, or the new index where the flip was done.
     """
 
     sessions: SessionStore
@@ -53,8 +51,7 @@ class Build:
     lease: Lease
     outcome: Outcome
     built: Built
-    filled: Filled
-    committing: Callable[[], None]
+    progress: ReportProgress
     workers: int = 1
     """Processes that write batches side by side."""
 
@@ -64,6 +61,7 @@ class Build:
 
     def fill(self) -> int | None:
         """The number of the filled index; None when the job has been applied already."""
+        self._filled(0, 0)
         if self._applied() is not None:
             return None
         entries, keys = self._entries(), self.outcome.keys
@@ -98,7 +96,7 @@ class Build:
         for part in parts:
             done += part.files
             written += part.files if part.chunks else 0
-            self.filled(done, written)
+            self._filled(done, written)
 
     def _worker(self, index_id: int) -> Callable[[_Part], _Written]:
         """In a process of its own: with a connection of its own."""
@@ -134,7 +132,7 @@ class Build:
         if result is None:
             if index_id is None:
                 raise ValueError(f"job {self.job.job_id} has not filled an index")
-            self.committing()
+            self._committing()
             result = self.sessions.flip(
                 FlipRequest(
                     session_id=self.job.session_id,
@@ -147,8 +145,25 @@ class Build:
                     counters=self.outcome.counters(indexed_files=files),
                 )
             )
-        self.sessions.collect_indexes(self.job.session_id, advanced=self.committing)
+        self.sessions.collect_indexes(self.job.session_id, advanced=self._committing)
         return report(result, self.outcome)
+
+    def _filled(self, files: int, written: int) -> None:
+        self._told("filling", done_files=files, written_files=written)
+
+    def _committing(self) -> None:
+        self._told("committing", done_files=len(self.outcome.plan.upserts))
+
+    def _told(self, phase: Phase, *, done_files: int, written_files: int = 0) -> None:
+        self.progress(
+            Progress(
+                phase=phase,
+                done_files=done_files,
+                total_files=len(self.outcome.plan.upserts),
+                written_files=written_files,
+                counters=self.outcome.counters(indexed_files=0),
+            )
+        )
 
     def _applied(self) -> CommitResult | None:
         return self.sessions.applied(self.job.session_id, job_id=self.job.job_id, seq=self._seq)

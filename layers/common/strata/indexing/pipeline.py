@@ -123,28 +123,17 @@ class Indexer:
             outcome = self._prepare(session, upload, wanted, difference)
         if self.preambler is not None:
             outcome = replace(outcome, usage=preamble_usage(self.cache, outcome, job, self.prices))
-        total = len(difference.upserts)
-        counters = outcome.counters(indexed_files=0)
         if not anew:
+            total, counters = len(difference.upserts), outcome.counters(indexed_files=0)
             progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
             return commit(self.sessions, job, lease, outcome)
-
-        def filled(files: int, written: int) -> None:
-            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
-            progress(replace(done, written_files=written))
-
-        def committing() -> None:
-            progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
-
-        filled(0, 0)
         build = Build(
             sessions=self.sessions,
             job=job,
             lease=lease,
             outcome=outcome,
             built=self._built,
-            filled=filled,
-            committing=committing,
+            progress=progress,
             workers=workers_of(self.settings),
         )
         return build.run()

@@ -137,24 +137,13 @@ class IndexingStages:
         outcome = self._outcome(self._session(job), job)
         if self.preambler is not None:
             outcome = replace(outcome, usage=preamble_usage(self.cache, outcome, job, self.prices))
-        total, counters = len(outcome.plan.upserts), outcome.counters(indexed_files=0)
-
-        def filled(files: int, written: int) -> None:
-            done = Progress(phase="filling", done_files=files, total_files=total, counters=counters)
-            progress(replace(done, written_files=written))
-
-        def committing() -> None:
-            progress(Progress(phase="committing", done_files=total, total_files=total, counters=counters))
-
-        filled(0, 0)
         return Build(
             sessions=self.sessions,
             job=job,
             lease=lease,
             outcome=outcome,
             built=self.built,
-            filled=filled,
-            committing=committing,
+            progress=progress,
             workers=workers_of(self.settings),
         )
 
