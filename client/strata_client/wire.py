@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypedDict
 
 ArchiveFormat = Literal["tar.gz", "zip", "jsonl"]
-ENDED = frozenset({"done", "error", "cancelled", "expired"})
-"""The states in which a job does not change any more."""
 
 
 class Counters(TypedDict):

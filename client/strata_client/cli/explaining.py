@@ -12,15 +12,11 @@ _VALUE_NAMES = {"dense": "distance", "lexical": "bm25"}
 
 
 def show_explanations(screen: Screen, rows: Sequence[Row]) -> None:
-    """One block of lines for each row: its parts, which add up to the score, the greatest first, and why."""
-    screen.line()
-    lines = [
-        (str(number), *line)
-        for number, row in enumerate(rows, 1)
-        if (explained := row["explain"]) is not None
-        for line in _lines(row, explained)
-    ]
-    screen.table(("#", "part", "adds", "because"), lines)
+    """A table for each row: its parts, which add up to the score, the greatest first, and why."""
+    for number, row in enumerate(rows, 1):
+        if (explained := row["explain"]) is not None:
+            screen.line()
+            screen.table(("#", "part", "adds", "because"), [(str(number), *line) for line in _lines(row, explained)])
 
 
 def _made_of(part: ScorePart) -> str:
@@ -36,9 +32,9 @@ def _lines(row: Row, explained: Explanation) -> Iterator[tuple[str, str, str]]:
         yield part["name"], f"{part['part']:.5f}", f"{sentence} ({_made_of(part)})".lstrip()
     yield "score", f"{row['score']:.5f}", place(row["path"], row["span_start"], row["span_end"])
     if explained["terms"] is None:
-        yield "bm25", f"{row['bm25'] or 0:.4f}", "words are not told apart: the session has restricted files"
+        yield "words", f"{row['bm25'] or 0:.4f}", "of BM25; words are not told apart: the session has restricted files"
     for term in explained["terms"] or []:
-        yield "bm25", f"{term['part']:.4f}", f"the word {term['term']}"
+        yield "word", f"{term['part']:.4f}", f"of BM25: {term['term']}"
     if row["prefer_bonus"]:
         yield "bonus", f"{row['prefer_bonus']}", "its path is preferred; this comes before the score"
     if row["test_penalty"]:
