@@ -67,6 +67,9 @@ class LocalAws:
         }
 
     def start(self) -> None:
+        """Serve empty buckets and tables, as the template has them. Raises `LocalCloudError` where this process has a
+        local cloud already: moto's state is the process'.
+        """
         if notifications._invoke_awslambda.__module__ != notifications.__name__:
             raise LocalCloudError("Another local cloud runs in this process.")
         self._redirect_log()

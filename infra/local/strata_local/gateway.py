@@ -237,6 +237,7 @@ class GatewayServer:
         self._thread: threading.Thread | None = None
 
     def start(self, gateway: Gateway) -> None:
+        """Serve in a thread of its own, from the return on. Raises `LocalCloudError` when that does not begin."""
         config = uvicorn.Config(
             gateway,
             lifespan="off",

@@ -55,6 +55,7 @@ class LocalStates:
         self._executes_before = False
 
     def start(self, port: int) -> None:
+        """Let moto's executions call our functions, and tell their ends; `port` is where moto's server listens."""
         self._port_before = os.environ.get(_PORT)
         os.environ[_PORT] = str(port)
         settings = default_user_config["stepfunctions"]

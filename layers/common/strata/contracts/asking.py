@@ -90,6 +90,8 @@ class CitationView(View):
 
 
 class UsageView(View):
+    """`context_tokens` by the embedder's count; `removed_citations` are numbers that the generator cited and no source has."""
+
     sources: int
     context_tokens: int
     answer_characters: int

@@ -12,6 +12,8 @@ class Manifest(View):
 
 
 class ExecutionPlanned(View):
+    """What the state machine goes on with: the manifest's lines name the batches. `ended`: the job was over before."""
+
     job_id: str
     session_id: str
     ended: bool

@@ -232,6 +232,7 @@ def keep_rights(sessions: SessionStore, session: Session, wanted: Wanted, indexe
 
 
 def preparer_of(cache: BlobCache, embedder: Embedder, settings: Limits, preambler: Preambler | None = None) -> Preparer:
+    """Its chunks leave the tokens free that a preamble takes."""
     chunker = Chunker(
         counter=text_counter(embedder),
         chunk_tokens=settings.chunk_tokens,

@@ -32,6 +32,11 @@ class Failures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobControl:
+    """What a session's owner does about its jobs: end one, see what failed and why, put it back.
+
+    A job of somebody else's session looks exactly like one that does not exist.
+    """
+
     sessions: SessionStore
     jobs: JobStore
     objects: ObjectStore

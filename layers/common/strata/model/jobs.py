@@ -19,6 +19,8 @@ class JobKind(StrEnum):
 
 
 class JobStatus(StrEnum):
+    """`awaiting_upload` → `queued` → `running` → an end, in which a job stays; one that waits may end at once."""
+
     AWAITING_UPLOAD = "awaiting_upload"
     QUEUED = "queued"
     RUNNING = "running"
