@@ -90,7 +90,7 @@ class CitationView(View):
 
 
 class UsageView(View):
-    """`context_tokens` by the embedder's count; `removed_citations` are numbers that the generator cited and no source has."""
+    """`context_tokens` by the embedder's count; `removed_citations`: numbers that were cited and no source has."""
 
     sources: int
     context_tokens: int
