@@ -50,8 +50,9 @@ def language_shares(text: str) -> dict[str, float]:
     if not _LETTER.search(prose):
         prose = text
     letters: Counter[str] = Counter()
-    for letter in _LETTER.findall(prose.lower()):
-        letters[_script(letter)] += 1
+    for letter, count in Counter(prose.lower()).items():
+        if _LETTER.match(letter):
+            letters[_script(letter)] += count
     if not letters:
         return {}
     if letters["ja"]:  # Japanese writes with Chinese characters too
@@ -79,6 +80,8 @@ def _name(token: str) -> str:
     """The token as a name of code, or nothing."""
     if token.startswith("`"):
         return token.strip("` ")
+    if token.isalnum() and token[1:].islower():
+        return ""
     stripped = token.strip("./:")
     return stripped if _NAME_MARK.search(stripped) and any(map(str.isalnum, stripped)) else ""
 
@@ -125,7 +128,8 @@ def _latin_language(text: str) -> str:
     """English unless other languages' letters and small words outnumber English small words."""
     words = re.findall(r"[^\W\d_]+", text.lower())
     votes: Counter[str] = Counter(_WORD_LANGUAGES[word] for word in words if word in _WORD_LANGUAGES)
-    votes.update(_LATIN_ONLY[letter] for letter in text.lower() if letter in _LATIN_ONLY)
+    if not text.isascii():
+        votes.update(_LATIN_ONLY[letter] for letter in text.lower() if letter in _LATIN_ONLY)
     english = sum(word in _ENGLISH for word in words)
     if votes and votes.most_common(1)[0][1] > english:
         return votes.most_common(1)[0][0]

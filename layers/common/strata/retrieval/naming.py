@@ -39,9 +39,9 @@ def names_in(text: str) -> Names:
             phrases.setdefault(quoted.lower(), Phrase(text=quoted, terms=terms))
         else:
             _add(quoted.strip("()[]{}.,;:!?"), names)
-    for match in _TOKEN.finditer(_QUOTED.sub(_without_phrases, text)):
-        if _is_name(match.group()):
-            _add(match.group(), names)
+    for word in _TOKEN.findall(_QUOTED.sub(_without_phrases, text)):
+        if _is_name(word):
+            _add(word, names)
     return Names(names=tuple(names.values())[:MAX_NAMES], phrases=tuple(phrases.values())[:MAX_PHRASES])
 
 
@@ -57,6 +57,8 @@ def _add(word: str, names: dict[str, Name]) -> None:
 
 
 def _is_name(word: str) -> bool:
+    if word.isalpha() and word[1:].islower():
+        return False
     if not _LETTER.search(word):
         return bool(re.fullmatch(r"\d+(?:\.\d+){1,}", word))  # a version, never a plain number
     parts = re.split(r"::|[./@-]", word)

@@ -767,7 +767,7 @@ def vector_literal(vector: Vector) -> str:
     >>> vector_literal(np.array([0.5, -0.25], dtype=np.float32))
     '[0.5,-0.25]'
     """
-    return f"[{','.join(map(repr, vector.tolist()))}]"
+    return f"[{('%.9g,' * len(vector))[:-1] % tuple(vector.tolist())}]"
 
 
 def _in_index(row: LiteralString) -> sql.Composable:

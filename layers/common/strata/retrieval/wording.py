@@ -23,6 +23,9 @@ MOST_PAIRS = 24
 """Of a long report the first ones, where it says what it is about."""
 MOST_WORDS = 2 * MOST_PAIRS
 _MOST_PLACES = 8
+_TABLE_LETTERS = 3
+_MIXING = np.uint32(2_654_435_769)
+"""An odd number whose products differ in their upper bits."""
 
 Floats = NDArray[np.float64]
 
@@ -56,16 +59,12 @@ def wording(text: str, contents: Sequence[str]) -> Wording:
     words = list(dict.fromkeys([*(word for pair in pairs for word in pair), *sequence]))[:MOST_WORDS]
     number = {word: position for position, word in enumerate(words)}
     beginnings = [_beginning(word) for word in words]
-    at = [(number[one], number[other]) for one, other in pairs]
-    held = np.zeros((len(contents), len(words)), dtype=np.bool_)
-    near = np.zeros((len(contents), len(pairs)))
-    for row, content in enumerate(contents):
-        folded = content.lower().replace("ё", "е")
-        places = [_places(folded, beginning) if beginning in folded else [] for beginning in beginnings]
-        held[row] = [bool(found) for found in places]
-        near[row] = [bool(places[one] and places[other]) and _are_near(places[one], places[other]) for one, other in at]
+    pairs_at = np.array([(number[one], number[other]) for one, other in pairs], dtype=np.int64).reshape(-1, 2)
+    places = _Places.of([content.lower().replace("ё", "е") for content in contents], beginnings)
+    held = places.held()
     rarity = _rarity(held)
-    weights = np.array([min(rarity[one], rarity[other]) for one, other in at])
+    weights = np.minimum(rarity[pairs_at[:, 0]], rarity[pairs_at[:, 1]])
+    near = places.near(pairs_at)
     return Wording(near=near @ weights / (weights.sum() or 1.0), held=held, rarity=rarity)
 
 
@@ -74,18 +73,100 @@ def _beginning(stem: str) -> str:
     return stem[:-1] if len(stem) > 3 and stem.endswith("i") else stem
 
 
-def _places(text: str, word: str) -> list[int]:
-    places: list[int] = []
-    place = text.find(word)
-    while place >= 0 and len(places) < _MOST_PLACES:
-        places.append(place)
-        place = text.find(word, place + 1)
-    return places
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where words begin in texts that lie side by side: `at` ascends for each of the words, which ascend as well.
+
+    All texts and words are looked through at once, because a call for each word of each text takes several times as
+    long. Between two texts is more room than what is near.
+    """
+
+    at: NDArray[np.int64]
+    word: NDArray[np.int64]
+    text: NDArray[np.int64]
+    texts: int
+    words: int
+
+    @classmethod
+    def of(cls, texts: Sequence[str], words: Sequence[str]) -> _Places:
+        room = "\0" * (NEAR_CHARACTERS + 1)
+        letters = _letters("".join([*(text + room for text in texts), "\0" * max(map(len, words), default=0)]))
+        ends = np.cumsum([len(text) + len(room) for text in texts])
+        at, word = _beginnings(letters, words)
+        return cls(at, word, np.searchsorted(ends, at, side="right"), len(texts), len(words))
+
+    def held(self) -> NDArray[np.bool_]:
+        """Which of the words stand in each text at all: shape (texts, words)."""
+        held = np.zeros((self.texts, self.words), dtype=np.bool_)
+        held[self.text, self.word] = True
+        return held
+
+    def near(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether two words stand near each other, not at the same place: shape (texts, pairs)."""
+        near = np.zeros((self.texts, len(pairs)), dtype=np.bool_)
+        first = self._first_ones()
+        at, word, text = self.at[first], self.word[first], self.text[first]
+        stride = int(at.max(initial=0)) + 2 * NEAR_CHARACTERS + 1
+        keys = word * stride + at
+        begins, ends = (np.searchsorted(word, pairs[:, 0], side=side) for side in ("left", "right"))
+        counts = ends - begins
+        pair = np.repeat(np.arange(len(pairs)), counts)
+        one = np.arange(len(pair)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+        other = pairs[pair, 1] * stride + at[one]
+        within = [np.searchsorted(keys, other + reach) for reach in (-NEAR_CHARACTERS, 0, 1, NEAR_CHARACTERS + 1)]
+        found = (within[1] > within[0]) | (within[3] > within[2])
+        near[text[one[found]], pair[found]] = True
+        return near
+
+    def _first_ones(self) -> NDArray[np.bool_]:
+        """Of each word in each text the first few places."""
+        number = np.arange(len(self.at))
+        begins = np.ones(len(number), dtype=np.bool_)
+        begins[1:] = (self.word[1:] != self.word[:-1]) | (self.text[1:] != self.text[:-1])
+        first: NDArray[np.bool_] = number - np.maximum.accumulate(np.where(begins, number, 0)) < _MOST_PLACES
+        return first
 
 
-def _are_near(ones: Sequence[int], others: Sequence[int]) -> bool:
-    """Whether any two places differ, and by little."""
-    return any(0 < abs(one - other) <= NEAR_CHARACTERS for one in ones for other in others)
+def _beginnings(letters: NDArray[np.uint32], words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every place where a word begins, and the word's number: by word, then by place.
+
+    A table over the first letters leaves few places, which are compared letter by letter.
+    """
+    longest = max(map(len, words), default=0)
+    spelt = _letters("".join(word.ljust(longest, "\0") for word in words)).reshape(len(words), longest)
+    lengths = np.minimum(np.count_nonzero(spelt, axis=1), _TABLE_LETTERS)
+    places, numbers = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for length in np.unique(lengths).tolist():
+        of_length = np.flatnonzero(lengths == length)
+        codes, asked = _codes(letters, length), _codes(spelt[of_length, :length], length)[:, 0]
+        table = np.zeros(1 << 16, dtype=np.bool_)
+        table[asked] = True
+        candidates = np.flatnonzero(table[codes])
+        by_code = candidates[np.argsort(codes[candidates], kind="stable")]
+        begins, ends = (np.searchsorted(codes[by_code], asked, side=side) for side in ("left", "right"))
+        places += [by_code[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        numbers.append(np.repeat(of_length, ends - begins))
+    at, word = np.concatenate(places), np.concatenate(numbers)
+    for place in range(longest):
+        wanted = spelt[word, place]
+        same = (wanted == letters[at + place]) | (wanted == 0)
+        at, word = at[same], word[same]
+    order = np.argsort(word, kind="stable")
+    return at[order], word[order]
+
+
+def _letters(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+
+
+def _codes(letters: NDArray[np.uint32], length: int) -> NDArray[np.uint16]:
+    """A number for each `length` letters in a row, along the last axis."""
+    count = letters.shape[-1] - length + 1
+    codes = letters[..., :count] * _MIXING
+    for place in range(1, length):
+        codes += letters[..., place : place + count]
+        codes *= _MIXING
+    return (codes >> np.uint32(16)).astype(np.uint16)
 
 
 def _rarity(held: NDArray[np.bool_]) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import set_json_loads
 
 from strata.errors import ConfigurationError
 from strata.storage.postgres.errors import connection_lost, translated
@@ -113,8 +115,15 @@ def connect(url: str) -> Connection:
         raise ConfigurationError("The database URL can't be read; it must be a libpq URI.") from None
     if "options" in parameters:
         raise ConfigurationError("The database URL must not carry `options`; a proxy refuses them.")
-    return psycopg.connect(
+    connection = psycopg.connect(
         **{**CONNECTION_DEFAULTS, **parameters},  # type: ignore[arg-type]
         autocommit=True,
         prepare_threshold=None,
     )
+    set_json_loads(_from_json, connection)
+    return connection
+
+
+def _from_json(text: str | bytes) -> Any:
+    """Postgres sends UTF-8; to find that out takes as long as reading a small object."""
+    return json.loads(text if isinstance(text, str) else text.decode())
