@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import LiteralString
 
 from psycopg import sql
@@ -39,9 +39,15 @@ FIRST_DRAW_ROWS = 600
 SMALL_ROWS = 2_000
 """Of so few rows each is scored, without a look at the postings: the planner, who may not know such an index yet, would
 find its rows by their key and compare every word of each with every word of the question, at ten times the cost."""
+MOST_POSTINGS = 1.25
+"""With more postings than so many for each row that is searched, most rows hold one of the words, and to score every row
+costs less than to look up which."""
 FIRST_SHARE, FILE_ROWS = 0.7, 2
 """Of the rows that are returned, the first share are the best as they come. After them a file that has so many gives
 way to others: whoever ranks anew can't take what is not there."""
+MOST_NAMED_ROWS = 1_000
+"""About how many rows the rarest names of a question bring. Other names, which stand in so many rows that they tell few
+of them apart, are looked for in these rows only."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
 SEEDS = 10
@@ -115,11 +121,12 @@ dense AS (
         {from_cells} (
             SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
             FROM rag_chunk_vectors AS chunk
-            WHERE {unless_from_cells} {allowed}
+            WHERE {unless_from_cells} {matching}
             ORDER BY {preferred_first} distance, chunk_id
             LIMIT %(depth)s
         )
     ) AS nearest
+    WHERE {in_session}
 )""")
 
 # By the cells (IVFFlat's lists) where the index has them and the search may find many rows. The cells name rows; their
@@ -197,39 +204,29 @@ query AS MATERIALIZED (
     FROM asked
 ),
 first_draw AS MATERIALIZED (
-    SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
-    FROM (
-        SELECT * FROM rag_chunk_terms AS chunk
-        WHERE NOT (SELECT of_few FROM query) AND chunk.term_keys && (SELECT keys FROM query) AND {in_index}
-        UNION ALL
-        SELECT * FROM rag_chunk_terms AS chunk
-        WHERE (SELECT of_few FROM query) AND chunk.weights <#> (SELECT idf FROM query) < 0 AND {in_index}
-    ) AS chunk
-    WHERE {allowed}
-    ORDER BY {preferred_first} bm25 DESC, chunk_id
-    LIMIT %(depth)s
+    SELECT drawn.* FROM (
+        SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}
+        FROM rag_chunk_terms AS chunk
+        WHERE chunk.term_keys && (SELECT keys FROM query) AND {matching}
+        ORDER BY {preferred_first} bm25 DESC, chunk_id
+        LIMIT %(depth)s
+    ) AS drawn
+    WHERE {in_session} AND NOT (SELECT of_few FROM query)
 ),
 threshold AS MATERIALIZED (
     SELECT CASE WHEN count(*) = %(depth)s AND {all_preferred} THEN min(bm25) ELSE 0 END AS bm25 FROM first_draw
 ),
 remaining AS MATERIALIZED (
-    SELECT array_agg(key) AS keys
+    SELECT array_agg(key) AS keys,
+           bool_or(of_few)
+               OR sum(df) > %(most_postings)s::float8 * (SELECT sum(chunk_count) FROM covered) AS all_rows
     FROM (
-        SELECT key, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
-    ) AS ordered
-    WHERE bounds >= {below_float_error} * (SELECT bm25 FROM threshold)
-      AND key <> ALL ((SELECT keys FROM query)::bigint[]) AND NOT (SELECT of_few FROM query)
+        SELECT key, df, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
+    ) AS ordered CROSS JOIN query
+    WHERE bounds >= {below_float_error} * (SELECT bm25 FROM threshold) AND (of_few OR key <> ALL (keys))
 ),
 second_draw AS MATERIALIZED (
-    SELECT chunk.chunk_id, bm25, {preferences}
-    FROM (
-        SELECT chunk.*, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25
-        FROM rag_chunk_terms AS chunk
-        WHERE (SELECT keys FROM remaining) IS NOT NULL
-          AND chunk.term_keys && (SELECT keys FROM remaining) AND {in_index} AND {in_layers}
-        OFFSET 0
-    ) AS chunk
-    WHERE bm25 >= (SELECT bm25 FROM threshold) AND {allowed}
+    {found_by_words} UNION ALL {among_all_rows}
     ORDER BY {preferred_first} bm25 DESC, chunk_id
     LIMIT %(depth)s
 ),
@@ -241,6 +238,19 @@ lexical AS (
         LIMIT %(depth)s
     ) AS matching
 )""")
+
+# OFFSET 0: a row is scored once, and only those that may come into the list are looked at further.
+_SCORED = sql.SQL("""
+    SELECT chunk.chunk_id, bm25, {preferences}
+    FROM (
+        SELECT chunk.*, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25
+        FROM rag_chunk_terms AS chunk
+        WHERE {found} AND chunk.index_id = %(index_id)s::bigint AND {in_layers}
+        OFFSET 0
+    ) AS chunk
+    WHERE bm25 > 0 AND bm25 >= (SELECT bm25 FROM threshold) AND {matching} AND {in_session} AND {only_if}""")
+
+_FOUND_BY_WORDS = sql.SQL("chunk.term_keys && (SELECT keys FROM remaining)")
 
 _NO_LEXICAL = sql.SQL("""
 lexical AS (
@@ -254,10 +264,18 @@ lexical AS (
 # A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
-    SELECT array_agg(key) FILTER (WHERE term = ANY (%(name_terms)s::text[])) AS keys{phrase_keys}
+    SELECT array_agg(key) FILTER (WHERE is_name) AS keys,
+           array_agg(key) FILTER (WHERE is_name AND (rows_so_far = df OR rows_so_far <= {named_rows})) AS telling_keys
+           {phrase_keys}
     FROM (
-        SELECT term, (%(index_id)s::bigint << 32) | term_id AS key
-        FROM rag_terms WHERE term = ANY (%(name_terms)s::text[]{phrase_terms})
+        SELECT *, sum(df) FILTER (WHERE is_name) OVER (ORDER BY df, key ROWS UNBOUNDED PRECEDING) AS rows_so_far
+        FROM (
+            SELECT term, key, term = ANY (%(name_terms)s::text[]) AS is_name, coalesce(asked.df, 0) AS df
+            FROM (
+                SELECT term, (%(index_id)s::bigint << 32) | term_id AS key
+                FROM rag_terms WHERE term = ANY (%(name_terms)s::text[]{phrase_terms})
+            ) AS known LEFT JOIN asked USING (key)
+        ) AS counted
     ) AS words
 ),
 looked_at AS (
@@ -290,7 +308,7 @@ looked_at AS (
 exact AS (
     SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
 )""")
-_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT keys FROM named)")
+_HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT telling_keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
 _PHRASE_KEYS = sql.SQL(""",
         CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
@@ -556,6 +574,7 @@ def search_statement(request: SearchRequest, *, cells: bool = True) -> Statement
         "first_rows": int(FIRST_SHARE * rows),
         "first_draw_rows": FIRST_DRAW_ROWS,
         "small_rows": SMALL_ROWS,
+        "most_postings": MOST_POSTINGS,
         "least_rows": NEAREST_LEAST_ROWS,
         "least_share": NEAREST_LEAST_SHARE,
         "dense_weight": request.dense_weight,
@@ -594,17 +613,26 @@ def _search_text(shape: _Shape) -> tuple[sql.Composed, PreparedText]:
         from_cells=_FROM_CELLS if by_cells else sql.SQL(""),
         unless_from_cells=_UNLESS_FROM_CELLS if by_cells else sql.SQL(""),
         preferences=preferences,
-        allowed=allowed,
+        matching=_matching(filter),
+        in_session=_IN_SESSION,
         preferred_first=preferred_first,
+    )
+    scored = partial(
+        _SCORED.format,
+        preferences=preferences,
+        matching=_matching(filter),
+        in_session=_IN_SESSION,
+        in_layers=_in_layers("chunk", filter),
     )
     lexical = _LEXICAL.format(
         leading=_LEADING.format(leading_weight=sql.Literal(LEADING_WEIGHT)) if shape.leads else sql.SQL(""),
         preferences=preferences,
-        allowed=allowed,
+        found_by_words=scored(found=_FOUND_BY_WORDS, only_if=sql.SQL("NOT (SELECT all_rows FROM remaining)")),
+        among_all_rows=scored(found=sql.SQL("true"), only_if=sql.SQL("(SELECT all_rows FROM remaining)")),
+        matching=_matching(filter),
+        in_session=_IN_SESSION,
         preferred_first=preferred_first,
         counted_in_index=counted_in_index,
-        in_index=_in_index("chunk"),
-        in_layers=_in_layers("chunk", filter),
         covered_layer=_in_layers("counted", filter),
         all_preferred=_all_preferred(filter),
         below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
@@ -668,6 +696,7 @@ def _exact(
         readable=_readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
+        named_rows=sql.Literal(MOST_NAMED_ROWS),
     )
 
 
@@ -770,9 +799,13 @@ def vector_literal(vector: Vector) -> str:
     return f"[{('%.9g,' * len(vector))[:-1] % tuple(vector.tolist())}]"
 
 
+_IN_SESSION = sql.SQL("(SELECT index_id FROM session) IS NOT NULL")
+"""The caller may read the session. Constant, and so looked at once; around a list's LIMIT, where it costs nothing a row."""
+
+
 def _in_index(row: LiteralString) -> sql.Composable:
-    return sql.SQL("{row}.index_id = %(index_id)s::bigint AND (SELECT index_id FROM session) IS NOT NULL").format(
-        row=sql.SQL(row)
+    return sql.SQL("{row}.index_id = %(index_id)s::bigint AND {in_session}").format(
+        row=sql.SQL(row), in_session=_IN_SESSION
     )
 
 
@@ -784,14 +817,21 @@ def _in_layers(row: LiteralString, filter: Filter) -> sql.Composable:
 
 def _readable(row: LiteralString) -> sql.Composable:
     """The row is of the active index, and the caller may read it."""
-    return sql.SQL("{in_index} AND ({row}.acl IS NULL OR {row}.acl && %(principals)s::text[])").format(
-        in_index=_in_index(row), row=sql.SQL(row)
-    )
+    return sql.SQL("{in_index} AND {open}").format(in_index=_in_index(row), open=_open(row))
+
+
+def _open(row: LiteralString) -> sql.Composable:
+    return sql.SQL("({row}.acl IS NULL OR {row}.acl && %(principals)s::text[])").format(row=sql.SQL(row))
 
 
 def _allowed(filter: Filter) -> sql.Composable:
     """What a chunk must meet to be found at all."""
-    conditions = [_readable("chunk"), _in_layers("chunk", filter)]
+    return sql.SQL("{matching} AND {in_session}").format(matching=_matching(filter), in_session=_IN_SESSION)
+
+
+def _matching(filter: Filter) -> sql.Composable:
+    """The same but for `_IN_SESSION`, which must then stand around the list."""
+    conditions = [sql.SQL("chunk.index_id = %(index_id)s::bigint"), _open("chunk"), _in_layers("chunk", filter)]
     if filter.path_prefixes:
         conditions.append(sql.SQL("chunk.path LIKE ANY (%(included)s::text[])"))
     if filter.exclude_path_prefixes or filter.exclude_like_patterns:
