@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from strata.model.corpus import EmbeddedChunk, Layer
 from strata.retrieval.bm25 import K1, B
-from strata.retrieval.statements import TERM_SPACE
+from strata.retrieval.statements.lexical import TERM_SPACE
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, connect
 from strata.storage.postgres.sessions import NEAREST_ROWS

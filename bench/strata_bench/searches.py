@@ -17,7 +17,7 @@ from strata.ports.embedding import Embedder
 from strata.ports.search import SearchRequest
 from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.naming import names_in
-from strata.retrieval.statements import search_statement
+from strata.retrieval.statements.search import search_statement
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata_bench.processor import own_cpu_s, tree_cpu_s

@@ -21,7 +21,7 @@ from strata.retrieval.analyser import analyse
 from strata.retrieval.bm25 import K1, LEADING_WEIGHT, B, idf
 from strata.retrieval.filters import LAYER_RANKS, looks_like_test
 from strata.retrieval.fusion import RANK_CONSTANT
-from strata.retrieval.statements import FILE_ROWS, FIRST_SHARE
+from strata.retrieval.statements.fusion import FILE_ROWS, FIRST_SHARE
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]

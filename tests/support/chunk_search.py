@@ -21,7 +21,7 @@ from strata.ports.search import SearchRequest
 from strata.retrieval.bm25 import scores
 from strata.retrieval.filters import LAYER_RANKS, has_preferences, looks_like_test
 from strata.retrieval.fusion import reciprocal_rank_fusion
-from strata.retrieval.statements import FILE_ROWS, FIRST_SHARE
+from strata.retrieval.statements.fusion import FILE_ROWS, FIRST_SHARE
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from strata.model.asking import Names
 from strata.model.corpus import Layer
-from strata.retrieval import statements
+from strata.retrieval.statements import lexical
 from tests.support.search_rows import SearchRows, TextFile
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -61,9 +61,15 @@ def test_first_rows_are_those_of_the_reference(
         request = rows.request("real", question, limit=DEPTH, depth=DEPTH, dense=False)
         request = replace(request, names=Names())
         expected = rows.twin.bm25(request)
-        for first_draw, small_rows in ((2_000, 0), (100, 0), (100, 100_000)):
-            monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw)
-            monkeypatch.setattr(statements, "SMALL_ROWS", small_rows)
+        for first_draw, small_rows, most_postings in (
+            (2_000, 0, 99.0),
+            (100, 0, 99.0),
+            (100, 0, 0.0),
+            (100, 100_000, 99.0),
+        ):
+            monkeypatch.setattr(lexical, "FIRST_DRAW_ROWS", first_draw)
+            monkeypatch.setattr(lexical, "SMALL_ROWS", small_rows)
+            monkeypatch.setattr(lexical, "MOST_POSTINGS", most_postings)
             actual = [(row.chunk_id, row.bm25) for row in rows.search.search(request).candidates]
             assert [score for _, score in actual] == pytest.approx([score for _, score in expected[:DEPTH]], rel=1e-5)
             reference = dict(expected)

@@ -14,8 +14,10 @@ from strata.model.access import Identity
 from strata.model.asking import Filter
 from strata.model.corpus import Layer, Vector
 from strata.ports.search import ChunkSearch, SearchRequest
-from strata.retrieval import statements
-from strata.retrieval.statements import Statement, index_statement, search_statement
+from strata.retrieval.statements import dense
+from strata.retrieval.statements.files import index_statement
+from strata.retrieval.statements.rows import Statement
+from strata.retrieval.statements.search import search_statement
 from strata.storage.postgres import search as adapter
 from tests.support.factories import identity
 from tests.support.postgres import TestDatabase
@@ -63,7 +65,7 @@ def large(module_postgres: TestDatabase) -> Iterator[SearchRows]:
 
 @pytest.fixture(autouse=True)
 def least(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statements, "NEAREST_LEAST_ROWS", 200)
+    monkeypatch.setattr(dense, "NEAREST_LEAST_ROWS", 200)
 
 
 def ids(search: ChunkSearch, request: SearchRequest) -> list[int]:
@@ -129,8 +131,8 @@ def used_cells(database: TestDatabase, statement: Statement) -> bool:
 def test_a_list_that_the_cells_leave_short_is_drawn_from_every_row(
     large: SearchRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statements, "NEAREST_LEAST_ROWS", 0)
-    monkeypatch.setattr(statements, "NEAREST_LEAST_SHARE", 0.0)
+    monkeypatch.setattr(dense, "NEAREST_LEAST_ROWS", 0)
+    monkeypatch.setattr(dense, "NEAREST_LEAST_SHARE", 0.0)
     rare = Filter(path_prefixes=("thousandth/",))
     request = large.request("large", "?", identity=ANN, filter=rare, embedding=vectors(1, DIMENSION, seed=4)[0])
     assert used_cells(large.database, search_statement(request))

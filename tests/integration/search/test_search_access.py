@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import LiteralString
 
 import psycopg
 import pytest
@@ -14,9 +13,12 @@ from strata.errors import SessionNotFound
 from strata.model.access import Identity
 from strata.model.asking import Filter
 from strata.model.corpus import Layer
-from strata.retrieval import statements
 from strata.retrieval.retrieve import Retriever
-from strata.retrieval.statements import Statement, index_statement, search_statement, sources_statement
+from strata.retrieval.statements import conditions
+from strata.retrieval.statements import search as search_statements
+from strata.retrieval.statements.files import index_statement, sources_statement
+from strata.retrieval.statements.rows import CANDIDATE_COLUMNS, SESSION_COLUMNS, Statement
+from strata.retrieval.statements.search import search_statement
 from tests.support.factories import EMBEDDING_MODEL, identity, unit_vector
 from tests.support.search_rows import SearchRows, TextFile
 
@@ -137,15 +139,13 @@ def test_taking_a_right_away_takes_effect_at_once(private: SearchRows) -> None:
 def without_first_wall(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take every condition on tenant, owner, readers and acl out of the statements."""
 
-    def readable(row: LiteralString) -> sql.Composable:
-        return statements._in_index(row)
-
-    monkeypatch.setattr(statements, "_readable", readable)
-    monkeypatch.setattr(statements, "_search_text", statements._search_text.__wrapped__)  # not one from before
-    session = statements._SESSION.as_string()
+    monkeypatch.setattr(conditions, "open_to_caller", lambda row: sql.SQL("true"))
+    uncached = search_statements._search_text.__wrapped__  # not one from before
+    monkeypatch.setattr(search_statements, "_search_text", uncached)
+    session = conditions.SESSION.as_string()
     start = session.index("AND s.tenant")
     end = session.index(") AS found")
-    monkeypatch.setattr(statements, "_SESSION", sql.SQL(session[:start] + session[end:]))  # type: ignore[arg-type]
+    monkeypatch.setattr(conditions, "SESSION", sql.SQL(session[:start] + session[end:]))  # type: ignore[arg-type]
 
 
 def run(url: str, session_id: str, caller: Identity, statement: Statement) -> list[tuple[object, ...]]:
@@ -163,7 +163,7 @@ def test_row_level_security_hides_the_text_without_the_explicit_filter(
     private: SearchRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_first_wall(monkeypatch)
-    path = len(statements.SESSION_COLUMNS) + statements.CANDIDATE_COLUMNS.index("path")
+    path = len(SESSION_COLUMNS) + CANDIDATE_COLUMNS.index("path")
 
     def found(url: str, session_id: str) -> set[object]:
         statement = search_statement(private.request(session_id, "webhook", identity=BOB))

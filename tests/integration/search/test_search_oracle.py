@@ -12,8 +12,8 @@ from strata.model.access import Identity
 from strata.model.asking import Candidate, Filter, Names
 from strata.model.corpus import Layer
 from strata.ports.search import SearchRequest
-from strata.retrieval import statements
 from strata.retrieval.fusion import reciprocal_rank_fusion
+from strata.retrieval.statements import fusion, lexical
 from tests.support import chunk_search
 from tests.support.factories import identity
 from tests.support.search_rows import SearchRows, TextFile
@@ -77,18 +77,19 @@ def random_filter(chance: random.Random) -> Filter:
 
 @pytest.fixture(
     autouse=True,
-    params=[(2_000, 0.7, 0), (40, 0.0, 0), (1, 0.3, 0), (1, 0.7, 2_000)],
-    ids="first draw of {0[0]} rows, few are {0[2]}".format,
+    params=[(2_000, 0.7, 0, 99.0), (40, 0.0, 0, 99.0), (1, 0.3, 0, 99.0), (1, 0.3, 0, 0.0), (1, 0.7, 2_000, 99.0)],
+    ids="first draw of {0[0]} rows, few are {0[2]}, at most {0[3]} postings a row".format,
 )
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first draw looks up every term of the question, some, or one; or every row is scored.
+    """The first draw looks up every term of the question, some, or one; or every row is scored, after it or at once.
 
     Files give way to others from the start, or later.
     """
-    first_draw_rows, first_share, small_rows = request.param
-    monkeypatch.setattr(statements, "SMALL_ROWS", small_rows)
-    monkeypatch.setattr(statements, "FIRST_DRAW_ROWS", first_draw_rows)
-    monkeypatch.setattr(statements, "FIRST_SHARE", first_share)
+    first_draw_rows, first_share, small_rows, most_postings = request.param
+    monkeypatch.setattr(lexical, "MOST_POSTINGS", most_postings)
+    monkeypatch.setattr(lexical, "SMALL_ROWS", small_rows)
+    monkeypatch.setattr(lexical, "FIRST_DRAW_ROWS", first_draw_rows)
+    monkeypatch.setattr(fusion, "FIRST_SHARE", first_share)
     monkeypatch.setattr(chunk_search, "FIRST_SHARE", first_share)
 
 

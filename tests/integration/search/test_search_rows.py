@@ -16,9 +16,12 @@ from strata.errors import EmbeddingModelMismatch, SessionNotFound, StoreUnavaila
 from strata.model.asking import Filter
 from strata.model.corpus import EMBEDDED_LAYERS, Layer
 from strata.ports.search import SearchRequest
-from strata.retrieval import statements
 from strata.retrieval.filters import checked_filter
-from strata.retrieval.statements import Statement, index_statement, search_statement
+from strata.retrieval.statements import exact, lexical
+from strata.retrieval.statements import search as searches
+from strata.retrieval.statements.files import index_statement
+from strata.retrieval.statements.rows import Statement
+from strata.retrieval.statements.search import search_statement
 from strata.storage.postgres import search as adapter
 from strata.storage.postgres.search import PostgresSearch
 from tests.support.factories import identity, unit_vector
@@ -170,6 +173,25 @@ def test_a_layer_that_is_not_embedded_is_found_by_words_and_names(rows: SearchRo
         (layer, "a.md"),
         (Layer.D3_SECTION_INDEX, "a.md"),
     }
+
+
+def test_a_name_that_stands_everywhere_is_looked_for_beside_rarer_names_only(
+    rows: SearchRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.session("one")
+    texts = {f"common{number}.py": "get_name here" for number in range(5)}
+    texts |= {"rare.py": "put_name here", "both.py": "put_name and get_name"}
+    rows.commit("one", [TextFile(path, [text]) for path, text in texts.items()])
+
+    def named(question: str) -> list[str]:
+        found = rows.search.search(rows.request("one", question, dense=False)).candidates
+        return [row.path for row in sorted(found, key=lambda row: row.exact_rank or 0) if row.exact_rank]
+
+    assert named("put_name get_name") == ["both.py", "rare.py", *sorted(texts)[1:6]]
+    monkeypatch.setattr(exact, "MOST_NAMED_ROWS", 3)
+    monkeypatch.setattr(searches, "_search_text", searches._search_text.__wrapped__)
+    assert named("put_name get_name") == ["both.py", "rare.py"]
+    assert len(named("get_name")) == 6  # there is nothing rarer
 
 
 def test_another_model_or_dimension_is_refused_with_what_to_do(paths: SearchRows) -> None:
@@ -325,7 +347,7 @@ def rows_read(nodes: list[dict[str, Any]], table: str) -> int:
 def test_plan_finds_words_by_the_index_stays_in_one_partition_and_reads_texts_of_winners_only(
     rows: SearchRows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statements, "SMALL_ROWS", 0)
+    monkeypatch.setattr(lexical, "SMALL_ROWS", 0)
     for session in ("one", "two", "three"):
         many_rows(rows, session, files=60, parts=25)
     nodes = executed_nodes(rows, rows.request("two", "w7 u3", limit=5))

@@ -10,13 +10,9 @@ import pytest
 from strata.model.asking import Filter, Question
 from strata.model.corpus import Layer
 from strata.ports.search import SearchRequest
-from strata.retrieval.statements import (
-    files_statement,
-    search_statement,
-    session_statement,
-    sources_statement,
-    vector_literal,
-)
+from strata.retrieval.statements.dense import vector_literal
+from strata.retrieval.statements.files import files_statement, session_statement, sources_statement
+from strata.retrieval.statements.search import search_statement
 from tests.support.factories import identity, unit_vector
 
 HOSTILE = "x'); DROP TABLE rag_chunks; -- %(limit)s {allowed} %s"

@@ -21,20 +21,22 @@ from strata.model.corpus import Layer, Span
 from strata.ports.search import SearchRequest
 from strata.retrieval.explain import explanation
 from strata.retrieval.filters import LAYER_RANKS
-from strata.retrieval.statements import (
+from strata.retrieval.statements.files import (
+    file_page_statement,
+    files_statement,
+    index_statement,
+    session_statement,
+    sources_statement,
+)
+from strata.retrieval.statements.rows import (
     CANDIDATE_COLUMNS,
     CANDIDATE_TYPES,
     NO_INDEX,
     SESSION_COLUMNS,
     SESSION_TYPES,
     Statement,
-    file_page_statement,
-    files_statement,
-    index_statement,
-    search_statement,
-    session_statement,
-    sources_statement,
 )
+from strata.retrieval.statements.search import search_statement
 from strata.storage.postgres.connection import Connection, Database
 
 # Local to the transaction, and sent with the statement: nothing stays on the connection (a proxy would pin it).
