@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strata.retrieval.intent import tells_what_code_does
+from strata.retrieval.intent import describes_code, tells_what_code_does
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,15 @@ from strata.retrieval.intent import tells_what_code_does
         "Upload doesn't work with blanks in the name",
         "Возвращает открытый файл",
         "Ошибка при загрузке файла",
+        "Apply all patches",
+        "Dropped support for old servers",
+        "Gracefully skip what is not a folder",
+        "Stashes the directory and returns its new location",
+        "Whether the file is closed",
+        "The name of the session cookie",
+        "Class for reading one file after another",
+        "Uploads are kept for a day.",
+        "Файл читается построчно и целиком.",
         "Is it a bug? " + "The report goes on and says what fails. " * 12,
     ],
 )
@@ -34,7 +43,32 @@ def test_statements_about_code(text: str) -> None:
         "the error message: what does it mean?",
         "Как исправить ошибку",
         "Использование с Composition API",
+        "Updating the branch",
+        "Working with a proxy",
+        "In the cloud",
+        "The concept of blueprints",
+        "Explain how uploads are kept.",
+        "Tell me what is kept after an upload.",
+        "I want to know where uploads are kept.",
+        "Расскажи, где хранятся файлы.",
+        "python check if a file is open",
+        "v2.0.",
     ],
 )
 def test_questions_and_headings(text: str) -> None:
     assert not tells_what_code_does(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "describes"),
+    [
+        pytest.param("Unzip the file", True, id="a verb"),
+        pytest.param("The name of the session cookie", True, id="a thing"),
+        pytest.param("Raised when the download is too short", True, id="when it is raised"),
+        pytest.param("The upload fails on names with blanks", False, id="a fault"),
+        pytest.param("Uploads are kept for a day.", False, id="a sentence about no code"),
+        pytest.param("What is the name of the session cookie", False, id="a question"),
+    ],
+)
+def test_descriptions_of_code_are_neither_reports_nor_questions(text: str, describes: bool) -> None:
+    assert describes_code(text) is describes

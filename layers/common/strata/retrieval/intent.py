@@ -1,8 +1,13 @@
-"""Whether a text says what code does or should do, or asks a question: the one leads to code, the other anywhere."""
+"""Whether a text says what code does or should do, or asks a question: the one leads to code, the other anywhere.
+
+Docstrings and entries of changelogs are sentences: they begin with a verb, with words that such texts begin with, or
+with an article and go on, or they end with a full stop. Headings and the few words of a search do none of it.
+"""
 
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 _LONG_TEXT_WORDS = 60
 """A report of so many words is no question, whatever word it begins with."""
@@ -11,6 +16,13 @@ _QUESTION = re.compile(
     r"|как|что|почему|где|какой|какая|какое|какие|когда|кто|зачем|сколько|можно|можно ли)\b"
     r"|.*\?\s*\Z",
     re.IGNORECASE | re.DOTALL,
+)
+_REQUEST = re.compile(
+    r"\W*(?:please\s+)?(?:"
+    r"(?:tell|show|give|help|teach|remind)\s+(?:me|us)\b|i\s+(?:want|need|wish|would like)\b|i['’]d like\b"
+    r"|(?:explain|describe|find out|understand|learn|know)\s+(?:how|what|why|where|which|when|who)\b)"
+    r"|\W*(?:пожалуйста,?\s+)?(?:расскажи|объясни|поясни|опиши|покажи|подскажи|помоги|хочу|нужно|надо)(?:те)?\b",
+    re.IGNORECASE,
 )
 _FAULT = re.compile(
     r"\b(?:bugs?|errors?|exceptions?|traceback|crash\w*|fail\w*|incorrect\w*|wrong\w*|broken|breaks?|regression|raises?"
@@ -34,17 +46,38 @@ write yield
 """
 _VERBS = frozenset(_TELLING.split())
 _WORD = re.compile(r"[^\W\d_]+")
+_ARTICLE = re.compile(r"\W*(?:an?|the|this|these)\s", re.IGNORECASE)
+_NOUN_FOLLOWS = "a an the this that these its each every all any some given one no"
+_BEFORE_A_NOUN = frozenset(_NOUN_FOLLOWS.split())
+_SMALL = """
+a about after all an and any are as at be before between both but by can do does during each either every for from he
+how i if in into is it its many me more most my neither no nor not of on one only or other our over own per same she so
+some such than that the their these they this those through to too under very via was we were what when where whether
+which while who why with within without you your
+"""
+_SMALL_WORDS = frozenset(_SMALL.split())
+_LEADING = re.compile(
+    r"\W*(?:whether|given|like|helper|internal|shortcut for|same as|true if|false if|raised (?:if|when)"
+    r"|(?:called|used) (?:by|for|to|when|with)"
+    r"|(?:class|function|method|decorator|mixin|wrapper|context manager) (?:for|that|to|which))\b",
+    re.IGNORECASE,
+)
+"""How docstrings begin that begin with no verb."""
+_FULL_STOP = re.compile(r"[\w)`'\"]\.\s*\Z")
+_LEAST_PHRASE_WORDS = 5
+_LEAST_SENTENCE_WORDS = 4
 
 
 def tells_what_code_does(text: str) -> bool:
-    """Whether it begins with such a verb, as a docstring or an entry of a changelog does, or reports a fault.
+    """Whether it says so as a docstring or an entry of a changelog does, in a sentence, or reports a fault.
 
-    >>> [tells_what_code_does(text) for text in ("Returns the open file.", "Upload fails on names with blanks")]
-    [True, True]
-    >>> [tells_what_code_does(text) for text in ("How do I fix an upload?", "Installation", "")]
-    [False, False, False]
+    >>> told = ("Returns the open file.", "Unzip the file", "A reader of open files", "Upload fails on long names")
+    >>> [tells_what_code_does(text) for text in told]
+    [True, True, True, True]
+    >>> [tells_what_code_does(text) for text in ("How do I fix an upload?", "Updating the branch", "Installation", "")]
+    [False, False, False, False]
     """
-    return not _asks(text) and (_begins_with_a_telling_verb(text) or _FAULT.search(text) is not None)
+    return not _asks(text) and (_describes(text) or _is_a_sentence(text) or _FAULT.search(text) is not None)
 
 
 def describes_code(text: str) -> bool:
@@ -53,22 +86,48 @@ def describes_code(text: str) -> bool:
     >>> [describes_code(text) for text in ("Returns the open file.", "Fix what fails", "How to fix it")]
     [True, False, False]
     """
-    return not _asks(text) and _begins_with_a_telling_verb(text) and _FAULT.search(text) is None
+    return not _asks(text) and _describes(text) and _FAULT.search(text) is None
 
 
 def _asks(text: str) -> bool:
-    return _QUESTION.match(text) is not None and len(text.split()) < _LONG_TEXT_WORDS
+    return (_QUESTION.match(text) or _REQUEST.match(text)) is not None and len(text.split()) < _LONG_TEXT_WORDS
 
 
-def _begins_with_a_telling_verb(text: str) -> bool:
-    first = _WORD.search(text.lower())
-    return first is not None and not _forms(first.group()).isdisjoint(_VERBS)
+def _describes(text: str) -> bool:
+    return (
+        _begins_with_a_verb(text)
+        or _LEADING.match(text) is not None
+        or (_ARTICLE.match(text) is not None and len(text.split()) >= _LEAST_PHRASE_WORDS)
+    )
+
+
+def _is_a_sentence(text: str) -> bool:
+    return _FULL_STOP.search(text) is not None and len(text.split()) >= _LEAST_SENTENCE_WORDS
+
+
+def _begins_with_a_verb(text: str) -> bool:
+    """Whether it begins with a telling verb, or with any word that an article follows and that is no small one and no
+    gerund, with which headings begin. Adverbs in front do not count."""
+    words = [word.group().lower() for word in islice(_WORD.finditer(text), 4)]
+    while len(words) > 1 and words[0].endswith("ly") and words[0] not in _VERBS:
+        del words[0]
+    if not words:
+        return False
+    if not _forms(words[0]).isdisjoint(_VERBS):
+        return True
+    before_a_noun = len(words) > 1 and words[1] in _BEFORE_A_NOUN
+    return before_a_noun and words[0] not in _SMALL_WORDS and not words[0].endswith("ing")
 
 
 def _forms(verb: str) -> frozenset[str]:
-    """The verb as it stands, and what it is without an English ending of the third person.
+    """The verb as it stands, and what it is without an English ending of the third person or the past.
 
     >>> sorted(_forms("tries"))
     ['tri', 'trie', 'tries', 'try']
+    >>> "drop" in _forms("dropped"), "add" in _forms("added"), "remove" in _forms("removed"), "copy" in _forms("copied")
+    (True, True, True, True)
     """
-    return frozenset({verb, verb.removesuffix("s"), verb.removesuffix("es"), re.sub("ies$", "y", verb)})
+    forms = {verb, verb.removesuffix("s"), verb.removesuffix("es"), re.sub("(?:ies|ied)$", "y", verb)}
+    if verb.endswith("ed"):
+        forms |= {verb[:-1], verb[:-2], verb[:-3]}
+    return frozenset(forms)
