@@ -365,9 +365,10 @@ class FakeSessionStore:
             pipeline_version=coming.session.pipeline_version,
         )
 
-    def _keep_left(self, session_id: str, left: Mapping[str, tuple[str, ...]]) -> None:
-        known, files = self.left[session_id], self.files[session_id]
-        self.left[session_id] = {path: acl for path, acl in known.items() if path not in files} | dict(left)
+    def _keep_left(self, session_id: str, left: Mapping[str, tuple[str, ...] | None]) -> None:
+        known = {**self.left[session_id], **left}
+        kept = {path: acl for path, acl in known.items() if path in left or path not in self.files[session_id]}
+        self.left[session_id] = {path: acl for path, acl in kept.items() if acl is not None}
 
     def _finish(
         self, session: Session, request: CommitRequest | FlipRequest | RollBackRequest, counters: Counters

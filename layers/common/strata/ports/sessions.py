@@ -18,7 +18,7 @@ class CommitRequest:
 
     `upserts` are files to (re)write, each prepared in the cache under `keys[path]`; `rights` are files whose `acl` or
     `last_modified` alone changes; `deletes` are paths to remove. `left_rights` are the lists of files that are not in
-    the index afterwards, for `SessionStore.left_rights`.
+    the index afterwards, for `SessionStore.left_rights`; None forgets one.
     """
 
     session_id: str
@@ -30,7 +30,7 @@ class CommitRequest:
     rights: tuple[FileEntry, ...]
     deletes: tuple[str, ...]
     counters: Counters
-    left_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_rights: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class FlipRequest:
     index_id: int
     files: int
     counters: Counters
-    left_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_rights: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

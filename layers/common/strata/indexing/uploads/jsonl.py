@@ -53,7 +53,8 @@ def _jsonl_entry(line: bytes, number: int, meter: Meter) -> UploadEntry:
             raise CorruptArchive(f"{fault}`content_hash` must be a SHA-256 in hex.")
     if op == ChangeOp.UPSERT and content is None and content_hash is None and fail_reason is None:
         raise CorruptArchive(f"{fault}it has neither `content`, `content_b64` nor `content_hash`.")
-    path, skip_reason = safe_path(name)
+    acl = _acl(fields, fault)
+    path, skip_reason = safe_path(name, acl)
     size = len(content) if content is not None else 0
     if size > meter.caps.max_file_bytes:
         content, skip_reason = None, skip_reason or meter.too_large()
@@ -62,7 +63,7 @@ def _jsonl_entry(line: bytes, number: int, meter: Meter) -> UploadEntry:
         size_bytes=size,
         content=content if op == ChangeOp.UPSERT else None,
         content_hash=content_hash,
-        acl=_acl(fields, fault),
+        acl=acl,
         names_rights="acl" in fields and op == ChangeOp.UPSERT,
         last_modified=_iso_moment(_field(fields, "last_modified", str, fault), fault),
         op=ChangeOp(op),

@@ -199,9 +199,15 @@ FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modi
 WHERE m.index_id = %(index_id)s AND m.path = ANY (%(paths)s::text[]) AND m.path = f.path;
 
 -- name: keep_left_rights
--- `files` are some that are not in the index afterwards.
+-- `files` are some that are not in the index afterwards; one without a list has been opened.
+WITH named AS MATERIALIZED (
+    SELECT path, acl FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+), opened AS (
+    DELETE FROM rag_left_rights
+    WHERE session_id = %(session_id)s AND path = ANY (ARRAY(SELECT path FROM named WHERE acl IS NULL))
+)
 INSERT INTO rag_left_rights AS r (session_id, path, acl)
-SELECT %(session_id)s, f.path, f.acl FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+SELECT %(session_id)s, path, acl FROM named WHERE acl IS NOT NULL
 ON CONFLICT (session_id, path) DO UPDATE SET acl = excluded.acl WHERE r.acl IS DISTINCT FROM excluded.acl;
 
 -- name: count_chunks
