@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from strata.errors import AboutFile, CorruptArchive, UnsafeEntry, UploadRejected, UploadTooLarge
 from strata.indexing.uploads.entries import UploadEntry
 from strata.indexing.uploads.reading import read_entries
+from strata.model.access import MAX_PRINCIPALS
 from strata.model.jobs import ChangeOp
 from tests.support.uploads import Caps, json_lines, member, tar_bytes, tar_gz, zipped
 
@@ -503,6 +504,16 @@ def test_blank_lines_a_byte_order_mark_and_a_missing_line_end_do_no_harm() -> No
         pytest.param(b'{"path": "a", "content": "", "acl": "user:ann"}', id="acl is text"),
         pytest.param(b'{"path": "a", "content": "", "acl": ["ann"]}', id="acl without a kind"),
         pytest.param(b'{"path": "a", "content": "", "acl": ["user:"]}', id="acl without a name"),
+        pytest.param(b'{"path": "a", "content": "", "acl": ["user:a b"]}', id="acl with a blank"),
+        pytest.param(b'{"path": "a", "content": "", "acl": ["user:a,user:b"]}', id="acl with a comma"),
+        pytest.param(b'{"path": "a", "content": "", "acl": ["user:a\\n"]}', id="acl with a line end"),
+        pytest.param(
+            b'{"path": "a", "content": "", "acl": ["user:' + b"a" * 201 + b'"]}', id="acl with an endless name"
+        ),
+        pytest.param(
+            json.dumps({"path": "a", "content": "", "acl": ["user:a"] * (MAX_PRINCIPALS + 1)}).encode(),
+            id="acl of too many",
+        ),
         pytest.param(b'{"path": "a", "content": "", "acl": ["user:a\\u0000"]}', id="acl with a NUL"),
         pytest.param(b'{"path": "a", "content": "", "last_modified": "soon"}', id="no time"),
         pytest.param(b'{"path": "a", "content": "", "last_modified": "0001-01-01T00:00:00+23:00"}', id="before time"),

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from strata.errors import CorruptArchive, UploadTooLarge
 from strata.indexing.uploads.entries import UploadEntry, safe_path
 from strata.indexing.uploads.metering import MAX_HEADER_BYTES, Meter
+from strata.model.access import MAX_PRINCIPALS, PRINCIPAL
 from strata.model.jobs import ChangeOp
 
 
@@ -103,13 +104,14 @@ def _acl(fields: Mapping[str, Any], fault: str) -> tuple[str, ...] | None:
     if acl is None:
         return None
     if not isinstance(acl, list) or not all(isinstance(item, str) and _is_principal(item) for item in acl):
-        raise CorruptArchive(f"{fault}`acl` must be a list of `user:…` and `group:…`.")
+        raise CorruptArchive(f"{fault}`acl` must be a list of `user:…` and `group:…`, without blanks and commas.")
+    if len(acl) > MAX_PRINCIPALS:
+        raise CorruptArchive(f"{fault}`acl` names {len(acl):,} principals; {MAX_PRINCIPALS} are possible.")
     return tuple(sorted(set(acl)))
 
 
 def _is_principal(text: str) -> bool:
-    kind, separator, name = text.partition(":")
-    return kind in ("user", "group") and bool(separator and name) and text.isprintable() and len(text) <= 1_000
+    return re.search(PRINCIPAL.removesuffix("$") + r"\Z", text) is not None and text.isprintable()
 
 
 def _iso_moment(text: str | None, fault: str) -> datetime | None:
