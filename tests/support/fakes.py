@@ -105,6 +105,7 @@ class FakeSessionStore:
         self.chunks: dict[str, dict[str, tuple[EmbeddedChunk, ...]]] = {}
         self.left: dict[str, dict[str, tuple[str, ...]]] = {}
         """By session, the lists of files that have left its index."""
+        self.tidied: list[int] = []
         self.drift = 0.0
         self.indexes: dict[int, _Index] = {}
         self.previous: dict[str, int] = {}
@@ -271,6 +272,10 @@ class FakeSessionStore:
     def count(self, index_id: int, *, job_id: str, fence: int, layer: Layer) -> None:
         with self._lock:
             self._held(index_id, job_id, fence).counted.add(layer)
+
+    def tidy(self, index_id: int) -> None:
+        with self._lock:
+            self.tidied.append(index_id)
 
     def in_new_process(self) -> FakeSessionStore:
         return self

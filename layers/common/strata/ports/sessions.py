@@ -164,6 +164,13 @@ class SessionStore(Protocol):
         """
         ...
 
+    def tidy(self, index_id: int) -> None:
+        """Have a filled index ready for its first reader: nothing waits to be merged, the planner knows its rows.
+
+        What is found does not depend on it. It may run beside `count`.
+        """
+        ...
+
     def in_new_process(self) -> SessionStore:
         """The same store for a process that was just forked: a connection can't be shared."""
         ...
