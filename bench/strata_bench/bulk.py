@@ -22,7 +22,7 @@ from strata.storage.postgres.connection import Connection, connect
 from strata.storage.postgres.sessions import NEAREST_ROWS
 from strata_bench.copies import CHANGED_TERMS, NOISE, GrownSession, readers_of
 
-TEXT_OID, INT8_OID = 25, 20
+TEXT_OID = 25
 _LAYERS = tuple(Layer)
 _TABLES = {
     "rag_chunks": "index_id, chunk_id, blob_id, path, layer, ordinal, title, content, span_start, span_end, metadata, "
@@ -133,12 +133,12 @@ class BulkSession:
         ).fetchone() or (0,)
         numbers = np.repeat(np.arange(place, place + files), self.base.files[place : place + files])
         readers = [_texts(readers_of(turn * len(self.base.files) + int(number))) for number in numbers]
-        keys = np.empty(len(terms), dtype=[("bytes", ">i4"), ("key", ">i8")])
-        keys["bytes"], keys["key"] = 8, (index_id << 32) | terms
+        sizes = np.diff(ends, prepend=0).tolist()
+        keys = copying.int8_arrays((index_id << 32) | terms, sizes)
+        sparse = copying.sparsevecs(terms, weights, TERM_SPACE, sizes)
         rows: dict[str, list[bytes]] = {table: [copying.HEADER] for table in _TABLES}
-        begin = 0
         for number in range(chunks):
-            chunk, end = self.base.chunks[first + number].chunk, int(ends[number])
+            chunk = self.base.chunks[first + number].chunk
             path, layer = copying.text(f"copy-{turn:05}/{chunk.path}"), copying.text(chunk.layer)
             name = (copying.int8(index_id), copying.int8(last - chunks + number))
             rows["rag_chunks"].append(
@@ -163,13 +163,7 @@ class BulkSession:
                 rows["rag_chunk_vectors"].append(
                     copying.row((*name, layer, path, readers[number], copying.halfvec(vectors[number])))
                 )
-            size = end - begin
-            array = copying.bytea(struct.pack(">iiiii", 1, 0, INT8_OID, size, 1) + keys[begin:end].tobytes())
-            places, values = (terms[begin:end] - 1).astype(">i4"), weights[begin:end].astype(">f4")
-            head = struct.pack(">iii", TERM_SPACE, size, 0)
-            sparse = copying.bytea(head + places.tobytes() + values.tobytes())
-            rows["rag_chunk_terms"].append(copying.row((*name, layer, path, readers[number], array, sparse)))
-            begin = end
+            rows["rag_chunk_terms"].append(copying.row((*name, layer, path, readers[number], next(keys), next(sparse))))
         for table, columns in _TABLES.items():
             with connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(b"".join([*rows[table], copying.TRAILER]))

@@ -14,7 +14,7 @@ import pytest
 
 from strata.bootstrap import stores
 from strata.model.jobs import Job
-from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Model, apply
+from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, ROLL_BACK_POINTS, Files, Model, apply, lines_of
 from tests.support.fault_worker import FILL_FILES
 from tests.support.fault_world import World, killed
 from tests.support.index_statistics import assert_rows_agree
@@ -36,44 +36,72 @@ def content(rng: random.Random, path: str) -> str:
     return f"# {words[0]}\n\n{' '.join(words)}\n\n## Part\n\nNumber {rng.randrange(10**6)}.\n"
 
 
-def changes_of(rng: random.Random) -> list[dict[str, Any]]:
-    changes = []
+def readers(rng: random.Random) -> dict[str, Any]:
+    """What a line says about a file's readers; mostly nothing."""
+    lists: list[list[str] | None] = [[], ["user:ann"], ["user:bob", "user:ann"], ["group:crew"], None]
+    return {"acl": rng.choice(lists)} if rng.random() < 0.4 else {}
+
+
+def changes_of(rng: random.Random, files: Files | None = None) -> list[dict[str, Any]]:
+    """Of `files`, those that are there, some only get other readers."""
+    files, changes = files or {}, []
     for path in rng.sample(PATHS, rng.randrange(1, 4)):
-        if rng.random() < 0.3:
+        chance = rng.random()
+        if chance < 0.25:
             changes.append({"op": "delete", "path": path})
+        elif chance < 0.35:
+            changes.append({"op": "upsert", "path": path, "content": "", **readers(rng)})
+        elif chance < 0.55 and path in files:
+            changes.append({"op": "upsert", "path": path, "content": files[path], **readers(rng)})
         else:
-            changes.append({"op": "upsert", "path": path, "content": content(rng, path)})
+            changes.append({"op": "upsert", "path": path, "content": content(rng, path), **readers(rng)})
     return changes
+
+
+def snapshot_of(rng: random.Random, files: Files | None = None) -> list[dict[str, Any]]:
+    """Four files; one that is among `files` may come unchanged."""
+    files = files or {}
+    return [
+        {
+            "path": path,
+            "content": files[path] if path in files and rng.random() < 0.3 else content(rng, path),
+            **readers(rng),
+        }
+        for path in rng.sample(PATHS, 4)
+    ]
 
 
 def run(world: World, seed: int) -> int:
     """One seeded run in a session of its own; how many workers were killed."""
     rng, session, kills, model = random.Random(seed), f"run-{seed}", 0, Model()
-    model.snapshot({path: content(rng, path) for path in rng.sample(PATHS, 4)})
-    jobs: list[Job] = [world.snapshot(session, model.files)]
-    for number in range(rng.randrange(1, 4) + 1):
-        points = POINTS
-        if number:
-            job, points = request(rng, world, session, model)
-            jobs.append(job)
+    states = [model.copy()]
+    jobs: list[Job] = []
+    for number in range(rng.randrange(2, 5)):
+        job, points = request(rng, world, session, model, first=not number)
+        jobs.append(job)
+        states.append(model.copy())
         for _ in range(rng.choice([1, 1, 2])):  # some notifications come twice
             fault = f"{rng.choice(points)}:{rng.choice([1, 1, 2])}" if kills < MOST_KILLS else ""
             kills += killed(world.deliver(rng.choice([jobs[-1], rng.choice(jobs)]), fault=fault))
+            world.check_readers(session, states.__getitem__)
     world.finish(session, jobs)
-    world.check(session, jobs, model.files)
+    world.check(session, jobs, model)
     return kills
 
 
-def request(rng: random.Random, world: World, session: str, model: Model) -> tuple[Job, tuple[str, ...]]:
+def request(
+    rng: random.Random, world: World, session: str, model: Model, *, first: bool
+) -> tuple[Job, tuple[str, ...]]:
     """A job of any kind, done in the model, and where its worker may die."""
-    kind = rng.choice(["changes", "changes", "reindex", "roll_back"])
-    if kind == "reindex" and model.files:
-        model.snapshot({path: content(rng, path) for path in rng.sample(PATHS, 4)}, reindex=True)
-        return world.snapshot(session, model.files, reindex=True), NEW_INDEX_POINTS
+    kind = "snapshot" if first else rng.choice(["changes", "changes", "reindex", "roll_back"])
+    if kind == "snapshot" or (kind == "reindex" and model.files):
+        lines = snapshot_of(rng, model.files)
+        model.snapshot(lines, reindex=not first)
+        return world.snapshot_of(session, lines, reindex=not first), POINTS if first else NEW_INDEX_POINTS
     if kind == "roll_back" and model.before:
         model.roll_back()
         return world.roll_back(session), ROLL_BACK_POINTS
-    changes = changes_of(rng)
+    changes = changes_of(rng, model.files)
     model.changes(changes)
     return world.changes(session, changes), POINTS
 
@@ -115,7 +143,7 @@ def test_a_worker_killed_while_it_builds_a_new_index_at(shared_world: World, poi
     jobs = []
     for number in range(3):
         many = {f"docs/{each}.md": f"# {number} {each}\n" for each in range(5)}
-        model.snapshot(many, reindex=number > 0)
+        model.snapshot(lines_of(many), reindex=number > 0)
         jobs.append(shared_world.snapshot(session, model.files, reindex=number > 0))
         if number < 2:
             shared_world.deliver(jobs[-1]).join()
@@ -123,11 +151,11 @@ def test_a_worker_killed_while_it_builds_a_new_index_at(shared_world: World, poi
         assert killed(shared_world.deliver(jobs[-1], fault=f"{point}:{times}", **TWO_BATCHES))
         shared_world.let_the_lease_end(session)
     shared_world.finish(session, jobs)
-    shared_world.check(session, jobs, model.files)
+    shared_world.check(session, jobs, model)
     model.roll_back()
     jobs.append(shared_world.roll_back(session))
     shared_world.finish(session, jobs)
-    shared_world.check(session, jobs, model.files)
+    shared_world.check(session, jobs, model)
 
 
 @pytest.mark.parametrize("point", ROLL_BACK_POINTS)
@@ -135,12 +163,12 @@ def test_a_worker_killed_while_it_rolls_back_at(shared_world: World, point: str)
     session, model = f"back-{point}", Model()
     jobs = []
     for number in range(2):
-        model.snapshot({"docs/a.md": f"# {number}\n"}, reindex=number > 0)
+        model.snapshot(lines_of({"docs/a.md": f"# {number}\n"}), reindex=number > 0)
         jobs.append(shared_world.snapshot(session, model.files, reindex=number > 0))
         shared_world.deliver(jobs[-1]).join()
     model.roll_back()
     jobs.append(shared_world.roll_back(session))
     assert killed(shared_world.deliver(jobs[-1], fault=point))
     shared_world.finish(session, jobs)
-    shared_world.check(session, jobs, model.files)
+    shared_world.check(session, jobs, model)
     assert_rows_agree(shared_world.database.owner_url)

@@ -19,7 +19,7 @@ from strata.bootstrap import jobs, stores
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient
 from tests.faults.test_kills import PATHS, changes_of, content
-from tests.support.fault_model import POINTS, apply
+from tests.support.fault_model import POINTS, Model, apply
 from tests.support.fault_world import ANN, LEASE_S, World, killed, wait_until_stopped
 from tests.support.index_statistics import assert_rows_agree
 from tests.support.lambda_events import s3_event
@@ -66,7 +66,7 @@ class Platform:
             self.kills += killed(self._world.start("changes", {"Records": records}, fault=fault))
 
 
-@pytest.mark.timeout(120 + 2 * CHANGES)
+@pytest.mark.timeout(300 + 4 * CHANGES)
 def test_many_senders_and_dying_workers_give_what_a_serial_model_gives(shared_world: World) -> None:
     session = "senders"
     first = shared_world.snapshot(session, {})
@@ -90,28 +90,28 @@ def test_many_senders_and_dying_workers_give_what_a_serial_model_gives(shared_wo
     assert len(sent) == CHANGES
     everything = [stores.job_store().get(job_id) for job_id in [first.job_id, *sent]]
     jobs = sorted((job for job in everything if job is not None), key=lambda job: job.seq or 0)
-    files: dict[str, str] = {}
+    model = Model()
     for job in jobs:
-        apply(files, sent.get(job.job_id, []))
+        model.changes(sent.get(job.job_id, []))
     shared_world.finish(session, jobs, within_s=60 + CHANGES)
-    shared_world.check(session, jobs, files)
+    shared_world.check(session, jobs, model)
     assert_rows_agree(shared_world.database.owner_url)
 
 
 def test_every_event_three_times_in_any_order_changes_nothing(shared_world: World) -> None:
     rng, session = random.Random(5), "thrice"
     files = {path: content(rng, path) for path in PATHS}
-    jobs = [shared_world.snapshot(session, files)]
+    jobs, model = [shared_world.snapshot(session, files)], Model(files)
     for _ in range(6):
-        changes = changes_of(rng)
-        apply(files, changes)
+        changes = changes_of(rng, model.files)
+        model.changes(changes)
         jobs.append(shared_world.changes(session, changes))
     deliveries = jobs * 3
     rng.shuffle(deliveries)
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda job: shared_world.deliver(job).join(), deliveries))
     shared_world.finish(session, jobs)
-    shared_world.check(session, jobs, files)
+    shared_world.check(session, jobs, model)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,8 +29,8 @@ from strata.bootstrap import stores as built
 from strata.errors import JobNotChangeable
 from strata.model.jobs import Job, JobStatus
 from tests.faults.conftest import impatient, stores
-from tests.faults.test_kills import MOST_KILLS, PATHS, changes_of, content
-from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, Model
+from tests.faults.test_kills import MOST_KILLS, changes_of, snapshot_of
+from tests.support.fault_model import NEW_INDEX_POINTS, POINTS, Files, Model
 from tests.support.fault_world import World, killed, world
 from tests.support.index_statistics import assert_rows_agree
 from tests.support.restartable_postgres import RestartablePostgres, restartable_postgres
@@ -63,13 +63,20 @@ class SerialModel(RuleBasedStateMachine):
 
     @rule()
     def changes(self) -> None:
-        changes = changes_of(self.random)
+        changes = changes_of(self.random, self.asked_for())
         self.sent(self.world.changes(self.session, changes), changes=changes)
 
     @rule(reindex=st.booleans())
     def snapshot(self, reindex: bool) -> None:
-        files = {path: content(self.random, path) for path in self.random.sample(PATHS, 4)}
-        self.sent(self.world.snapshot(self.session, files, reindex=reindex), files=files, reindex=reindex)
+        lines = snapshot_of(self.random, self.asked_for())
+        self.sent(self.world.snapshot_of(self.session, lines, reindex=reindex), lines=lines, reindex=reindex)
+
+    def asked_for(self) -> Files:
+        """What the senders think that the session holds: everything that was sent."""
+        model = Model()
+        for asked in self.asked.values():
+            carry_out(model, asked)
+        return model.files
 
     def sent(self, job: Job, **asked: Any) -> None:
         self.jobs.append(job)
@@ -141,17 +148,12 @@ class SerialModel(RuleBasedStateMachine):
         model = Model()
         for job in map(self.world.job, self.jobs):
             if job.seq is not None and job.seq <= applied_seq and job.status is not JobStatus.CANCELLED:
-                asked = self.asked[job.job_id]
-                if "changes" in asked:
-                    model.changes(asked["changes"])
-                else:
-                    model.snapshot(asked["files"], reindex=asked["reindex"])
+                carry_out(model, self.asked[job.job_id])
         return model
 
     @invariant()
     def readers_see_the_jobs_up_to_one_place_in_their_order(self) -> None:
-        applied_seq, found = self.world.applied(self.session)
-        assert found == self.serially(applied_seq).hashes
+        self.world.check_readers(self.session, self.serially)
 
     @invariant()
     def jobs_have_places_and_events_without_gaps(self) -> None:
@@ -168,8 +170,15 @@ class SerialModel(RuleBasedStateMachine):
         self.world.finish(self.session, self.jobs)
         ended = [self.world.job(job) for job in self.jobs]
         cancelled = {job.job_id for job in ended if job.status is JobStatus.CANCELLED}
-        self.world.check(self.session, self.jobs, self.serially(len(self.jobs)).files, cancelled=cancelled)
+        self.world.check(self.session, self.jobs, self.serially(len(self.jobs)), cancelled=cancelled)
         assert_rows_agree(self.world.database.owner_url)
+
+
+def carry_out(model: Model, asked: Mapping[str, Any]) -> None:
+    if "changes" in asked:
+        model.changes(asked["changes"])
+    else:
+        model.snapshot(asked["lines"], reindex=asked["reindex"])
 
 
 def stopped(worker: Any, timeout_s: float = 60.0) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from strata.bootstrap import stores as built
 from strata.model.jobs import JobStatus
 from tests.faults.conftest import stores
+from tests.support.fault_model import lines_of
 from tests.support.fault_world import World, wait_until_stopped, world
 from tests.support.index_statistics import assert_rows_agree
 from tests.support.restartable_postgres import RestartablePostgres, restartable_postgres
@@ -96,7 +97,7 @@ def test_nonsense_of_the_embedder_never_gets_into_the_index(shared_world: World,
     failed = {file.path: file.reason for file in ended.report.failed}
     assert all("embedder" in reason for reason in failed.values())
     expected = {path: text for path, text in files.items() if path in shared_world.files(session)}
-    assert shared_world.chunks(session) == shared_world.reference(f"{session}.reference", expected)
+    assert shared_world.chunks(session) == shared_world.reference(f"{session}.reference", lines_of(expected))
 
 
 def test_a_reader_through_a_hundred_swaps_sees_one_snapshot_each_time(shared_world: World) -> None:

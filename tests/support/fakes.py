@@ -105,6 +105,7 @@ class FakeSessionStore:
         self.chunks: dict[str, dict[str, tuple[EmbeddedChunk, ...]]] = {}
         self.left: dict[str, dict[str, tuple[str, ...]]] = {}
         """By session, the lists of files that have left its index."""
+        self.tidied: list[int] = []
         self.drift = 0.0
         self.indexes: dict[int, _Index] = {}
         self.previous: dict[str, int] = {}
@@ -272,6 +273,10 @@ class FakeSessionStore:
         with self._lock:
             self._held(index_id, job_id, fence).counted.add(layer)
 
+    def tidy(self, index_id: int) -> None:
+        with self._lock:
+            self.tidied.append(index_id)
+
     def in_new_process(self) -> FakeSessionStore:
         return self
 
@@ -365,9 +370,10 @@ class FakeSessionStore:
             pipeline_version=coming.session.pipeline_version,
         )
 
-    def _keep_left(self, session_id: str, left: Mapping[str, tuple[str, ...]]) -> None:
-        known, files = self.left[session_id], self.files[session_id]
-        self.left[session_id] = {path: acl for path, acl in known.items() if path not in files} | dict(left)
+    def _keep_left(self, session_id: str, left: Mapping[str, tuple[str, ...] | None]) -> None:
+        known = {**self.left[session_id], **left}
+        kept = {path: acl for path, acl in known.items() if path in left or path not in self.files[session_id]}
+        self.left[session_id] = {path: acl for path, acl in kept.items() if acl is not None}
 
     def _finish(
         self, session: Session, request: CommitRequest | FlipRequest | RollBackRequest, counters: Counters

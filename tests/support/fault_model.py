@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from strata.model.access import Identity
 from strata.model.corpus import blob_sha_of
 
 POINTS = (
@@ -61,36 +62,74 @@ ROLL_BACK_POINTS = (
 )
 
 Files = Mapping[str, str]
+Line = Mapping[str, Any]
+"""A file or a change, as an upload's line has it. One whose content is empty is not indexed."""
+Readers = tuple[str, ...]
+"""Of a file, by its own list."""
+Held = dict[str, tuple[str, Readers | None]]
+"""What an index holds: a file's hash, and who may read it where that is not everybody who reads the session."""
 
 
 @dataclass
 class Model:
-    """What a session holds after its jobs, one after the other: the live index's files, and those of the one before."""
+    """What a session holds after its jobs, one after the other: the live index's files, and those of the one before.
+
+    Lists of readers belong to paths, whether these are indexed or not.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
-    before: dict[str, str] | None = None
+    readers: dict[str, Readers] = field(default_factory=dict)
+    before: Model | None = None
 
-    def snapshot(self, files: Files, *, reindex: bool = False) -> None:
+    def snapshot(self, lines: Sequence[Line], *, reindex: bool = False) -> None:
         if reindex:
-            self.before = dict(self.files)
-        self.files = dict(files)
+            self.before = self.copy()
+        self.files = {}
+        self.changes(lines)
 
-    def changes(self, changes: Sequence[Mapping[str, Any]]) -> None:
-        apply(self.files, changes)
+    def changes(self, lines: Sequence[Line]) -> None:
+        apply(self.files, lines)
+        for line in lines:
+            if "acl" in line:
+                self._give(line["path"], line["acl"])
 
     def roll_back(self) -> None:
+        """Going back opens nothing: what has a list has it there too."""
         assert self.before is not None
-        self.files, self.before = self.before, self.files
+        left, self.before = self.before, self.copy()
+        self.files = left.files
+        self.readers = {path: acl for path, acl in left.readers.items() if path in self.files} | self.readers
+
+    def _give(self, path: str, acl: Sequence[str] | None) -> None:
+        self.readers.pop(path, None)
+        if acl is not None:
+            self.readers[path] = tuple(sorted(acl))
+
+    def copy(self) -> Model:
+        """Without the index before."""
+        return Model(dict(self.files), dict(self.readers))
 
     @property
-    def hashes(self) -> dict[str, str]:
-        return {path: blob_sha_of(content.encode()) for path, content in self.files.items()}
+    def held(self) -> Held:
+        return {path: (blob_sha_of(content.encode()), self.readers.get(path)) for path, content in self.files.items()}
+
+    @property
+    def lines(self) -> list[Line]:
+        """A snapshot that gives the same."""
+        return [{"path": path, "content": text, "acl": self.readers.get(path)} for path, text in self.files.items()]
+
+    def readable(self, identity: Identity) -> set[str]:
+        return {path for path in self.files if identity.is_named_in(self.readers.get(path))}
 
 
-def apply(files: dict[str, str], changes: Sequence[Mapping[str, Any]]) -> None:
-    """The serial model of a changes job."""
+def lines_of(files: Files) -> list[Line]:
+    return [{"path": path, "content": content} for path, content in files.items()]
+
+
+def apply(files: dict[str, str], changes: Sequence[Line]) -> None:
+    """The serial model of a changes job, without the readers."""
     for change in changes:
-        if change["op"] == "delete":
+        if change.get("op") == "delete" or not change["content"]:
             files.pop(change["path"], None)
         else:
             files[change["path"]] = change["content"]

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,13 +23,19 @@ from strata.model.access import Identity
 from strata.model.jobs import Job, JobKind, JobStatus
 from strata.ports.workers import WorkOrder
 from strata.storage.dynamodb.order import Order, read_order
+from strata.storage.postgres.connection import Database
+from strata.storage.postgres.search import PostgresSearch
 from tests.support import fault_worker
 from tests.support.built import forget_what_was_built
-from tests.support.fault_model import Files, Model
+from tests.support.fault_model import Files, Held, Line, Model, lines_of
 from tests.support.lambda_events import s3_event
 from tests.support.postgres import TestDatabase
 
 ANN = Identity(subject="ann", tenant="acme")
+BOB = Identity(subject="bob", tenant="acme")
+CAT = Identity(subject="cat", tenant="acme", groups=("crew",))
+READERS = (ANN, BOB, CAT)
+"""Ann owns the sessions; a file may still have a list without her."""
 LEASE_S = 1.0
 
 
@@ -60,17 +66,28 @@ class World:
     database: TestDatabase
     environment: dict[str, str]
     processes: Any = field(init=False)
+    search: Database = field(init=False)
 
     def __post_init__(self) -> None:
+        self.search = Database(self.database.query_url)
         self.processes = multiprocessing.get_context("forkserver")
         self.processes.set_forkserver_preload([fault_worker.__name__])
 
     # --- requests ---
 
     def snapshot(self, session_id: str, files: Files, *, project_id: str = "shop", reindex: bool = False) -> Job:
-        lines = [{"path": path, "content": content} for path, content in files.items()]
+        return self.snapshot_of(session_id, lines_of(files), project_id=project_id, reindex=reindex)
+
+    def snapshot_of(
+        self, session_id: str, lines: Sequence[Line], *, project_id: str = "shop", reindex: bool = False
+    ) -> Job:
         opened = jobs.lifecycle().open_snapshot(
-            ANN, session_id=session_id, project_id=project_id, inline=_json_lines(lines), reindex=reindex
+            ANN,
+            session_id=session_id,
+            project_id=project_id,
+            readers=[BOB.user, "group:crew"],
+            inline=_json_lines(lines),
+            reindex=reindex,
         )
         return opened.job
 
@@ -122,16 +139,33 @@ class World:
 
     def files(self, session_id: str) -> dict[str, str]:
         """What the live index says that it holds: hashes by path."""
-        return self.applied(session_id)[1]
+        return {path: blob_sha for path, (blob_sha, _) in self.applied(session_id)[1].items()}
 
-    def applied(self, session_id: str) -> tuple[int, dict[str, str]]:
+    def applied(self, session_id: str) -> tuple[int, Held]:
         """The place of the job that was applied last, and what the live index then says that it holds."""
         rows = self._rows(
-            "SELECT s.applied_seq, m.path, m.blob_sha FROM rag_sessions AS s LEFT JOIN rag_session_chunk_map AS m"
-            " ON m.index_id = s.active_index_id WHERE s.session_id = %s",
+            "SELECT s.applied_seq, m.path, m.blob_sha, m.acl FROM rag_sessions AS s"
+            " LEFT JOIN rag_session_chunk_map AS m ON m.index_id = s.active_index_id WHERE s.session_id = %s",
             session_id,
         )
-        return rows[0][0], {path: blob_sha for _, path, blob_sha in rows if path is not None}
+        held = {path: (sha, None if acl is None else tuple(acl)) for _, path, sha, acl in rows if path is not None}
+        return rows[0][0], held
+
+    def readable(self, session_id: str, identity: Identity) -> set[str]:
+        """The files that a reader finds, under the role of real questions."""
+        search, paths = PostgresSearch(self.search), list[str]()
+        while page := search.file_page(
+            session_id, identity, after=paths[-1] if paths else "", limit=1_000, most_bytes=2**30
+        ):
+            paths += [file.path for file in page]
+        return set(paths)
+
+    def links(self, session_id: str) -> list[tuple[Any, ...]]:
+        return self._rows(
+            "SELECT l.path, l.acl, l.kind, l.symbol, l.target, l.key, l.is_path, l.line FROM rag_sessions AS s"
+            " JOIN rag_links AS l ON l.index_id = s.active_index_id WHERE s.session_id = %s ORDER BY 1, 8, 3, 4, 5",
+            session_id,
+        )
 
     def indexes(self, session_id: str) -> int:
         ((count,),) = self._rows("SELECT count(*) FROM rag_indexes WHERE session_id = %s", session_id)
@@ -177,10 +211,19 @@ class World:
         """Whoever held the lock may be followed."""
         time.sleep(_leased_s(self.order(session_id)))
 
+    def check_readers(self, session_id: str, states: Callable[[int], Model]) -> None:
+        """Readers see the files and rights that some number of jobs, in their order, give: `states` says which."""
+        applied_seq, held = self.applied(session_id)
+        model = states(applied_seq)
+        assert held == model.held
+        for reader in READERS:
+            assert self.readable(session_id, reader) == model.readable(reader)
+
     def check(
-        self, session_id: str, jobs: Sequence[Job], files: Files, *, cancelled: Collection[str] = frozenset()
+        self, session_id: str, jobs: Sequence[Job], files: Files | Model, *, cancelled: Collection[str] = frozenset()
     ) -> None:
         """The index is what the jobs in their order give, every job has ended once, and the lock is free."""
+        model = files if isinstance(files, Model) else Model(dict(files))
         ended = [self.job(job) for job in jobs]
         assert [(job.status, job.error_message) for job in ended] == [
             (JobStatus.CANCELLED if job.job_id in cancelled else JobStatus.DONE, None) for job in jobs
@@ -202,13 +245,15 @@ class World:
         assert item is not None
         assert "list_name" not in item
         assert self.generation(session_id) == len(jobs) - len(cancelled)
-        assert self.files(session_id) == Model(dict(files)).hashes
+        self.check_readers(session_id, lambda _: model)
         assert self.indexes(session_id) <= 2  # the live one and the one before
-        assert self.chunks(session_id) == self.reference(f"{session_id}.reference", files)
+        reference = f"{session_id}.reference"
+        assert self.chunks(session_id) == self.reference(reference, model.lines)
+        assert self.links(session_id) == self.links(reference)
 
-    def reference(self, session_id: str, files: Files) -> list[tuple[Any, ...]]:
+    def reference(self, session_id: str, lines: Sequence[Line]) -> list[tuple[Any, ...]]:
         """The rows of the same files, indexed in one go by a worker that nobody disturbs."""
-        job = self.snapshot(session_id, files)
+        job = self.snapshot_of(session_id, lines)
         process = self.deliver(job)
         process.join()
         assert self.job(job).status is JobStatus.DONE
@@ -257,9 +302,11 @@ def world(database: TestDatabase, aws: Mapping[str, str], bucket: str, jobs_tabl
     before = dict(os.environ)
     os.environ.update(environment)
     forget_what_was_built()
+    made = World(database=database, environment=environment)
     try:
-        yield World(database=database, environment=environment)
+        yield made
     finally:
+        made.search.close()
         stores.database().close()
         os.environ.clear()
         os.environ.update(before)

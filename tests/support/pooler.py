@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import psycopg
 
+from tests.support.ports import server_port
 from tests.support.postgres import TestDatabase
 
 WHY_NOT = "PgBouncer is not installed (Debian: apt-get install pgbouncer)"
@@ -56,7 +56,7 @@ def transaction_pooler(owner_url: str) -> Iterator[Pooler]:
     program, owner = pgbouncer(), urlsplit(owner_url)
     assert program is not None, WHY_NOT
     folder = Path(tempfile.mkdtemp(prefix="strata-pooler-"))
-    log, port = folder / "log", _free_port()
+    log, port = folder / "log", server_port()
     (folder / "users").write_text(f'"{unquote(owner.username or "")}" "{unquote(owner.password or "")}"\n')
     (folder / "pgbouncer.ini").write_text(
         f"""
@@ -107,9 +107,3 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path, timeout_s: 
             return
         time.sleep(0.05)
     raise RuntimeError(f"PgBouncer did not start:\n{log.read_text(errors='replace')[-2000:] if log.exists() else ''}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,7 +7,6 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,7 @@ from psycopg import sql
 
 from strata.storage.postgres.migrate import ROLES, migrate
 from strata_local.postgres import make_reachable
+from tests.support.ports import server_port
 
 PASSWORD = "only-for-tests"
 ENDS_WITH_ITS_INPUT = '"$@" & server=$!; read -r _; kill -INT $server; wait $server; rm -rf "$0"'
@@ -192,7 +192,7 @@ def _server_of_the_wheel(version: int) -> Iterator[str]:
             ],
             check=True, capture_output=True, cwd=folder, **as_user,
         )  # fmt: skip
-        port = _free_port()
+        port = server_port()
         options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
         # The shell ends the server when its standard input closes, so also when the tests are killed.
         process = subprocess.Popen(
@@ -205,7 +205,7 @@ def _server_of_the_wheel(version: int) -> Iterator[str]:
         )  # fmt: skip
         url = f"postgresql://postgres:{quote(PASSWORD)}@127.0.0.1:{port}/postgres"
         try:
-            _wait_for(url, folder / "log")
+            wait_for_postgres(url, folder / "log", process)
             yield url
         finally:
             if process.stdin is not None:
@@ -215,16 +215,11 @@ def _server_of_the_wheel(version: int) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_for(url: str, log: Path, timeout_s: float = 60.0) -> None:
+def wait_for_postgres(url: str, log: Path, process: subprocess.Popen[bytes], timeout_s: float = 60.0) -> None:
+    """Raises `RuntimeError` with the end of its log when the server does not answer, or has ended."""
     end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
+    while time.monotonic() < end and process.poll() is None:
         with suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=5):
             return
         time.sleep(0.05)
     raise RuntimeError(f"Postgres did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,7 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from strata_local.postgres import make_reachable
-from tests.support.postgres import PASSWORD, PostgresServer, _free_port, _wait_for
+from tests.support.ports import server_port
+from tests.support.postgres import PASSWORD, PostgresServer, wait_for_postgres
 
 
 class RestartablePostgres:
@@ -24,7 +25,7 @@ class RestartablePostgres:
 
     def __init__(self, binaries: Path, folder: Path, as_user: dict[str, Any]) -> None:
         self._binaries, self._folder, self._as_user = binaries, folder, as_user
-        self._port = _free_port()
+        self._port = server_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://postgres:{quote(PASSWORD)}@127.0.0.1:{self._port}/postgres"
         self.server = PostgresServer(self.url)
@@ -36,7 +37,7 @@ class RestartablePostgres:
             [str(self._binaries / "postgres"), "-D", str(self._folder / "data"), "-p", str(self._port), *options],
             stdout=log, stderr=subprocess.STDOUT, cwd=self._folder, start_new_session=True, **self._as_user,
         )  # fmt: skip
-        _wait_for(self.url, self._folder / "log")
+        wait_for_postgres(self.url, self._folder / "log", self._process)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """SIGINT ends every session (a restart, a failover); SIGQUIT is a crash."""

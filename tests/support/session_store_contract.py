@@ -208,6 +208,9 @@ class SessionStoreContract:
         store.commit(replace(commit_request(seq=3), left_rights={"never-there.md": ("user:bob",)}))
         store.commit(commit_request(blob, seq=4))
         assert store.left_rights(SESSION_ID, [*left]) == {"never-there.md": ("user:bob",)}
+        opened = {"never-there.md": None, "a.md": None, "new.md": ("user:ann",)}
+        store.commit(replace(commit_request(seq=5, deletes=["a.md"]), left_rights=opened))
+        assert store.left_rights(SESSION_ID, [*left, "new.md"]) == {"new.md": ("user:ann",)}
         store.delete(SESSION_ID, 99)
         assert store.left_rights(SESSION_ID, [*left]) == {}
 

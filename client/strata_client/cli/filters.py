@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from strata_client.cli.options import as_typed
 from strata_client.wire import SearchOptions
 
 PANEL = "What is found, and what comes first"
@@ -61,6 +62,12 @@ def search_options(
     return options
 
 
+def _as_typed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_typed(each) for each in value]
+    return as_typed(value) if isinstance(value, str) else value
+
+
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:
     """The command as Typer shall see it: every option of `search_options` in place of its parameter `filters`."""
     own = inspect.signature(command, eval_str=True)
@@ -68,6 +75,7 @@ def with_filters(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def filtered(**given: Any) -> None:
+        given = {name: _as_typed(value) for name, value in given.items()}
         filters = search_options(**{name: given.pop(name) for name in options})
         command(filters=filters, **given)
 

@@ -7,6 +7,16 @@ from typing import Annotated
 
 import typer
 
+
+def as_typed(text: str) -> str:
+    """What a person has typed, also where Python takes the terminal for one that knows ASCII only.
+
+    >>> as_typed("да".encode().decode("ascii", "surrogateescape"))
+    'да'
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout, and nothing else there.")]
 Api = Annotated[
     str | None,

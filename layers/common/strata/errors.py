@@ -48,13 +48,27 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboutFile:
+    """What is wrong with one file: a sentence for those who may read it (`acl` is the file's own, as it was sent)."""
+
+    path: str
+    reason: str
+    acl: tuple[str, ...] | None = None
 
 
 class StrataError(Exception):
-    """Something in Strata went wrong."""
+    """Something in Strata went wrong.
 
-    def __init__(self, message: str | None = None) -> None:
+    The message names no file, for it goes to everybody who may know of the job; `about` says which one it is.
+    """
+
+    def __init__(self, message: str | None = None, *, about: AboutFile | None = None) -> None:
         super().__init__(message or inspect.cleandoc(type(self).__doc__ or type(self).__name__).splitlines()[0])
+        self.about = about
 
     @property
     def message(self) -> str:

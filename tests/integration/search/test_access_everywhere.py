@@ -119,16 +119,21 @@ class World:
             del self.files[name][path]
 
     def job(self, name: str) -> Job:
-        """A job that has something to say about every file, as its rights were then."""
+        """A job that has something to say about every file, as its rights were then, and failed of one of them."""
         now = datetime(2026, 11, 30, tzinfo=UTC)
+        files = list(self.files[name].values())
         said = [
-            ReportedFile(path=file.path, reason=f"About {file.texts[0]}", acl=file.acl)
-            for file in self.files[name].values()
+            ReportedFile(
+                path=file.path, acl=file.acl, named=other.path, reason=f"About {file.texts[0]}, as {other.path} says"
+            )
+            for file, other in zip(files, [*files[1:], files[0]], strict=True)
         ]
+        worst = next((file for file in said if file.acl is not None), said[0])
         return Job(
             job_id=f"job-{name:a<26}", session_id=name, tenant="acme", kind=JobKind.SNAPSHOT, status=JobStatus.DONE,
             object_key=f"uploads/{name}/job.jsonl", created_at=now, updated_at=now,
             report=JobReport(skipped=tuple(said[::3]), failed=tuple(said[1::3]), notes=tuple(said[2::3])),
+            error_code="unsafe_entry", error_message="A file is broken.", error_about=worst,
         )  # fmt: skip
 
     def may_read(self, caller: Identity, name: str) -> bool:

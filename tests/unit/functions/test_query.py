@@ -182,7 +182,7 @@ def test_heartbeats_are_sent_while_the_first_event_is_awaited(
     slow = project.answerer()
 
     def load() -> Answerer:
-        time.sleep(0.3)
+        time.sleep(1.0)
         return slow
 
     monkeypatch.setattr(questions, "answerer", load)

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from strata.errors import EmbedderRejected, EmbedderUnavailable, UploadRejected
+from strata.errors import EmbedderRejected, EmbedderUnavailable, UnsafeEntry, UploadRejected
 from strata.indexing import PIPELINE_VERSION, pipeline_version
 from strata.indexing.new_index import Built
 from strata.indexing.preamble import ChatPreambler
 from strata.indexing.stages import IndexingStages
 from strata.jobs.running import Progress
 from strata.model.chat import ModelUsage, Prices
-from strata.model.corpus import Layer, blob_sha_of
-from strata.model.jobs import Counters, Job, JobReport, Lease
+from strata.model.corpus import Layer, ReportedFile, blob_sha_of
+from strata.model.jobs import Counters, Failure, Job, JobReport, Lease
 from strata.ports.generation import Preambler
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings
@@ -203,13 +203,41 @@ def test_what_ends_a_batch_for_good_is_left_for_whoever_ends_the_job(
     with pytest.raises(type(error)):
         line.stages().prepare(made, key, line.told.append)
     failure = line.stages().failure(made)
-    assert (failure is not None and failure[0] == "embedder_rejected") == told
+    assert (failure is not None and failure.code == "embedder_rejected") == told
     with pytest.raises(UploadRejected):
         line.finish(made, lease)
     monkeypatch.undo()
     line.stages().prepare(made, key, line.told.append)
     assert line.stages().failure(made) is None
     assert line.finish(made, lease).counters.indexed_files == 2
+
+
+def test_what_ends_a_plan_for_good_is_left_with_the_file_that_it_is_about(line: Line) -> None:
+    made, _ = line.accepted(json_lines({"path": "../out.md", "content": "x", "acl": ["user:ann"]}), "jsonl")
+    with pytest.raises(UnsafeEntry) as refusal:
+        line.stages().plan(made, line.told.append)
+    about = ReportedFile(
+        path="../out.md", reason="The upload holds '../out.md', which is not inside the project.", acl=("user:ann",)
+    )
+    assert line.stages().failure(made) == Failure("unsafe_entry", refusal.value.message, about)
+
+
+def test_a_model_that_refuses_everything_is_quoted_to_the_readers_of_the_file(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_self: object, texts: list[str]) -> None:
+        raise EmbedderRejected(f"It says: {texts[0]}")
+
+    made, _ = line.accepted(json_lines({"path": "a.md", "content": "# Secret\n", "acl": ["user:ann"]}), "jsonl")
+    (key,) = line.batches(made)
+    monkeypatch.setattr(HashedEmbedder, "embed_documents", refuse)
+    with pytest.raises(EmbedderRejected):
+        line.stages().prepare(made, key, line.told.append)
+    failure = line.stages().failure(made)
+    assert failure is not None
+    assert failure.about is not None
+    assert (failure.about.path, failure.about.acl) == ("a.md", ("user:ann",))
+    assert ("Secret" in failure.about.reason, "Secret" in failure.message) == (True, False)
 
 
 def test_a_job_without_a_plan_has_said_nothing(line: Line) -> None:

@@ -20,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.errors import CorruptArchive, UnsafeEntry, UploadRejected, UploadTooLarge
+from strata.errors import AboutFile, CorruptArchive, UnsafeEntry, UploadRejected, UploadTooLarge
 from strata.indexing.uploads.entries import UploadEntry
 from strata.indexing.uploads.reading import read_entries
+from strata.model.access import MAX_PRINCIPALS
 from strata.model.jobs import ChangeOp
 from tests.support.uploads import Caps, json_lines, member, tar_bytes, tar_gz, zipped
 
@@ -35,6 +36,16 @@ def packed(files: dict[str, bytes | str], upload_format: str) -> bytes:
 
 def entries_of(body: bytes, upload_format: str = "tar.gz", **caps: int) -> list[UploadEntry]:
     return list(read_entries(io.BytesIO(body), upload_format, Caps(**caps)))
+
+
+def refused(body: bytes, upload_format: str = "tar.gz", fault: type[UploadRejected] = UnsafeEntry) -> AboutFile:
+    """What is said about the file at fault; what everybody is told names no file."""
+    with pytest.raises(fault) as refusal:
+        entries_of(body, upload_format)
+    about = refusal.value.about
+    assert about is not None
+    assert about.path not in str(refusal.value)
+    return about
 
 
 def contents_of(body: bytes, upload_format: str = "tar.gz", **caps: int) -> dict[str, bytes | None]:
@@ -172,14 +183,14 @@ def test_a_path_out_of_the_project_ends_the_upload(name: str, upload_format: str
     the entry's name as the reason: a snapshot that lacked the refused files would remove them from the index and still
     end as `done`, and an archive that was made to escape is no list to trust. `a/../b.md` is refused too.
     """
-    with pytest.raises(UnsafeEntry, match="not inside the project"):
-        entries_of(packed({"ok.md": "x", name: "x"}, upload_format), upload_format)
+    about = refused(packed({"ok.md": "x", name: "x"}, upload_format), upload_format)
+    assert about.reason == f"The upload holds {name!r}, which is not inside the project."
 
 
 @pytest.mark.parametrize("name", ESCAPES)
 def test_a_json_path_out_of_the_project_ends_the_upload(name: str) -> None:
-    with pytest.raises(UnsafeEntry):
-        entries_of(json_lines({"path": name, "content": "x"}), "jsonl")
+    about = refused(json_lines({"path": name, "content": "x", "acl": ["user:bob", "user:ann"]}), "jsonl")
+    assert (about.path, about.acl) == (name, ("user:ann", "user:bob"))
 
 
 @pytest.mark.parametrize("name", ["../d/", "/../d", "d\\"])
@@ -195,14 +206,12 @@ def test_a_directory_out_of_the_project_ends_the_upload(name: str) -> None:
 )
 def test_what_is_no_plain_file_ends_a_tar(kind: bytes) -> None:
     tar = tar_bytes([(member("notes.md", type=kind, linkname="../secret.md"), b"")])
-    with pytest.raises(UnsafeEntry, match=r"notes\.md"):
-        entries_of(gzip.compress(tar))
+    assert refused(gzip.compress(tar)).path == "notes.md"
 
 
 def test_a_sparse_file_ends_a_tar() -> None:
     tar = tar_bytes([(member("s.md", pax_headers={"GNU.sparse.major": "1"}), b"x")])
-    with pytest.raises(UnsafeEntry, match="sparse"):
-        entries_of(gzip.compress(tar))
+    assert "sparse" in refused(gzip.compress(tar)).reason
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFCHR, stat.S_IFIFO, stat.S_IFSOCK])
@@ -212,8 +221,7 @@ def test_what_is_no_plain_file_ends_a_zip(kind: int) -> None:
         info = zipfile.ZipInfo("notes.md")
         info.external_attr = (kind | 0o644) << 16
         archive.writestr(info, "../secret.md")
-    with pytest.raises(UnsafeEntry, match=r"notes\.md"):
-        entries_of(buffer.getvalue(), "zip")
+    assert refused(buffer.getvalue(), "zip").path == "notes.md"
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT], ids=["gnu", "pax"])
@@ -375,12 +383,30 @@ def test_an_archive_that_is_cut_short_is_corrupt_at_every_length(upload_format: 
             entries_of(body[:length], upload_format)
 
 
-def test_an_encrypted_zip_is_corrupt() -> None:
-    body = bytearray(zipped({"a.md": "x"}))
-    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        body[body.index(signature) + offset] |= 1
-    with pytest.raises(CorruptArchive):
-        entries_of(bytes(body), "zip")
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        pytest.param({b"PK\x03\x04": 6, b"PK\x01\x02": 8}, "encrypted", id="encrypted"),
+        pytest.param({b"PK\x01\x02": 16}, "CRC", id="wrong checksum"),
+        pytest.param({b"PK\x01\x02": 46}, "differ", id="two names"),
+        pytest.param({b"PK\x01\x02": 24}, "", id="wrong size"),
+        pytest.param({b"PK\x03\x04": 0}, "magic", id="no file where the list says"),
+        pytest.param({b"PK\x03\x04": 8, b"PK\x01\x02": 10}, "compressed", id="unknown compression"),
+    ],
+)
+def test_a_zip_with_a_fault_in_one_file_is_corrupt_and_names_it_only_to_its_readers(
+    fault: dict[bytes, int], said: str
+) -> None:
+    body = bytearray(zipped({"notes.md": "some text, twice: some text"}))
+    for signature, offset in fault.items():
+        body[body.index(signature) + offset] ^= 1
+    about = refused(bytes(body), "zip", CorruptArchive)
+    assert said in about.reason
+
+
+def test_a_tar_that_ends_in_a_file_names_it_only_to_its_readers() -> None:
+    tar = tar_bytes([(member("notes.md"), b"x" * 2_000)])[: 512 + 100]
+    assert refused(gzip.compress(tar), fault=CorruptArchive).path == "notes.md"
 
 
 def test_a_zip_list_that_points_before_the_file_is_corrupt(tmp_path: Any) -> None:
@@ -478,6 +504,16 @@ def test_blank_lines_a_byte_order_mark_and_a_missing_line_end_do_no_harm() -> No
         pytest.param(b'{"path": "a", "content": "", "acl": "user:ann"}', id="acl is text"),
         pytest.param(b'{"path": "a", "content": "", "acl": ["ann"]}', id="acl without a kind"),
         pytest.param(b'{"path": "a", "content": "", "acl": ["user:"]}', id="acl without a name"),
+        pytest.param(b'{"path": "a", "content": "", "acl": ["user:a b"]}', id="acl with a blank"),
+        pytest.param(b'{"path": "a", "content": "", "acl": ["user:a,user:b"]}', id="acl with a comma"),
+        pytest.param(b'{"path": "a", "content": "", "acl": ["user:a\\n"]}', id="acl with a line end"),
+        pytest.param(
+            b'{"path": "a", "content": "", "acl": ["user:' + b"a" * 201 + b'"]}', id="acl with an endless name"
+        ),
+        pytest.param(
+            json.dumps({"path": "a", "content": "", "acl": ["user:a"] * (MAX_PRINCIPALS + 1)}).encode(),
+            id="acl of too many",
+        ),
         pytest.param(b'{"path": "a", "content": "", "acl": ["user:a\\u0000"]}', id="acl with a NUL"),
         pytest.param(b'{"path": "a", "content": "", "last_modified": "soon"}', id="no time"),
         pytest.param(b'{"path": "a", "content": "", "last_modified": "0001-01-01T00:00:00+23:00"}', id="before time"),

@@ -22,7 +22,8 @@ from strata.jobs.keeping import SessionKeeper
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
-from strata.model.jobs import Counters, Job, JobKind, JobReport, JobStatus, Lease
+from strata.model.corpus import ReportedFile
+from strata.model.jobs import Counters, Failure, Job, JobKind, JobReport, JobStatus, Lease
 from strata.ports.workers import ExecutionState
 from tests.support.factories import identity
 from tests.support.fakes import FakeSessionStore
@@ -49,7 +50,7 @@ class FakeStages:
     batches: int = 2
     fences: dict[str, int] = field(default_factory=dict)
     fault: Exception | None = None
-    told: tuple[str, str] | None = None
+    told: Failure | None = None
 
     def plan(self, job: Job, progress: ReportProgress) -> PackedBatches:
         progress(Progress(phase="planning"))
@@ -72,7 +73,7 @@ class FakeStages:
         self.fences["flip"] = lease.fence
         return REPORT
 
-    def failure(self, job: Job) -> tuple[str, str] | None:
+    def failure(self, job: Job) -> Failure | None:
         return self.told
 
 
@@ -378,9 +379,11 @@ def test_a_failed_state_ends_the_job(works: Works, error: str, cause: str, code:
 def test_what_a_batch_has_said_goes_before_what_the_map_says(works: Works) -> None:
     works.accept(1, reindex=True)
     works.execution.plan(job_id(1), plenty)
-    works.stages.told = ("embedder_rejected", "No vector.")
+    about = ReportedFile(path="a.md", reason="It says: a secret", acl=("user:ann",))
+    works.stages.told = Failure("embedder_rejected", "No vector.", about)
     works.execution.fail(job_id(1), "States.ExceedToleratedFailureThreshold", "")
     assert (works.job(1).error_code, works.job(1).error_message) == ("embedder_rejected", "No vector.")
+    assert works.job(1).error_about == about
 
 
 def test_an_execution_that_was_stopped_ends_its_job_and_drains(works: Works) -> None:

@@ -64,6 +64,7 @@ def reported(path: str, acl: tuple[str, ...] | None = None) -> ReportedFile:
     return ReportedFile(path=path, reason="empty", acl=acl)
 
 
+@pytest.mark.parametrize("still_indexed", [True, False], ids=["indexed", "left"])
 @pytest.mark.parametrize(
     ("then", "now", "shown"),
     [
@@ -78,17 +79,35 @@ def reported(path: str, acl: tuple[str, ...] | None = None) -> ReportedFile:
     ],
 )
 def test_a_report_names_a_file_to_whom_its_acl_names(
-    reader: JobReader, then: tuple[str, ...] | None, now: tuple[str, ...] | None, shown: bool
+    reader: JobReader, then: tuple[str, ...] | None, now: tuple[str, ...] | None, shown: bool, still_indexed: bool
 ) -> None:
     sessions, jobs = reader.sessions, reader.jobs
     assert isinstance(sessions, FakeSessionStore)
-    sessions.files["docs"] = {"a.md": replace(file_entry("a.md"), acl=now)}
+    if still_indexed:
+        sessions.files["docs"] = {"a.md": replace(file_entry("a.md"), acl=now)}
+    elif now is not None:
+        sessions.left["docs"] = {"a.md": now}
     files = (reported("a.md", then), reported("open.md"))
     report = JobReport(skipped=files, failed=files, notes=files, note_count=7)
-    jobs.create(replace(job(job_id(3)), report=report))
+    jobs.create(replace(job(job_id(3)), report=report, error_message="A file is broken.", error_about=files[0]))
     paths = ["a.md", "open.md"] if shown else ["open.md"]
     (listed,) = [found for found in reader.list_jobs(identity("ann"), "docs") if found.job_id == job_id(3)]
     for found in (reader.job(identity("ann"), job_id(3)), listed):
         seen = found.report
         assert [[file.path for file in part] for part in (seen.skipped, seen.failed, seen.notes)] == [paths] * 3
         assert seen.note_count == 7
+        assert found.error_message == ("empty" if shown else "A file is broken.")
+        assert found.error_about == (files[0] if shown else None)
+
+
+@pytest.mark.parametrize(("now", "shown"), [(None, True), (("user:ann",), True), (("user:bob",), False)])
+def test_a_reason_names_another_file_to_its_readers(
+    reader: JobReader, now: tuple[str, ...] | None, shown: bool
+) -> None:
+    assert isinstance(reader.sessions, FakeSessionStore)
+    reader.sessions.files["docs"] = {"hr/.gitignore": replace(file_entry("hr/.gitignore"), acl=now)}
+    ignored = ReportedFile(path="hr/a.md", reason="It is ignored by hr/.gitignore.", named="hr/.gitignore")
+    reader.jobs.create(replace(job(job_id(3)), report=JobReport(skipped=(ignored,))))
+    (said,) = reader.job(identity("ann"), job_id(3)).report.skipped
+    assert said == (ignored if shown else ignored.nameless())
+    assert (".gitignore" in said.reason) == shown

@@ -84,13 +84,13 @@ def test_a_server_that_is_not_there_is_temporary() -> None:
         chat(gone).complete(PROMPT)
 
 
-@pytest.mark.parametrize("how", [{"delay_s": 2.0}, {"trickle_s": 0.02}], ids=["silent", "trickling"])
+@pytest.mark.parametrize("how", [{"delay_s": 20.0}, {"trickle_s": 0.1}], ids=["silent", "trickling"])
 def test_the_time_limit_holds_for_the_whole_reply(how: dict[str, float]) -> None:
     with model_server(lambda path, body: completion("x"), **how) as server:
         started = time.monotonic()
         with pytest.raises(GeneratorUnavailable):
             chat(server.url, timeout_s=0.3).complete(PROMPT)
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 8  # the whole reply takes about 20 s, however it comes
 
 
 @pytest.mark.parametrize("url", ["", "models.example.com", "ftp://x/v1", "http://", "http://u:p@x/", "http://x/?key=1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 
@@ -105,13 +106,14 @@ def test_when_it_fails_the_order_before_stands_and_the_reply_says_so(error: Exce
 
 
 def test_a_scorer_that_is_late_is_not_waited_for() -> None:
+    returned = threading.Event()
+
     def slow(question: str, passage: str) -> float:
-        time.sleep(0.5)
+        returned.wait(60)  # whoever waits for it gets its scores in the end, and no note
         return 1.0
 
-    started = time.monotonic()
     found = CrossEncoderReranker(scorer=FakeScorer(slow), timeout_s=0.1).rerank(QUESTION, FOUND)
-    assert time.monotonic() - started < 0.4
+    returned.set()
     assert (order(found), len(found.notes)) == ([0, 1, 2, 3, 4, 5], 1)
     assert "0.1 s" in found.notes[0]
 

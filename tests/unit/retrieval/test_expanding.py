@@ -100,11 +100,11 @@ def test_a_model_that_fails_leaves_the_question_as_it_is_and_is_asked_again(erro
 
 
 def test_a_model_that_is_late_is_not_waited_for() -> None:
-    with model_server(lambda path, body: completion("x"), delay_s=1.0) as server:
-        chat = OpenAiChat.at(server.url, model="m", key="", timeout_s=10)
+    with model_server(lambda path, body: completion("x"), delay_s=20.0) as server:
+        chat = OpenAiChat.at(server.url, model="m", key="", timeout_s=30)
         started = time.monotonic()
         found = expander(chat, timeout_s=0.2).expand(question())
-        assert time.monotonic() - started < 0.8
+        assert time.monotonic() - started < 10
     assert "0.2 s" in found.note
 
 

@@ -51,6 +51,20 @@ def test_filter_refuses(values: dict[str, Any], error: type[Exception]) -> None:
         checked_filter(**values)
 
 
+def test_paths_are_looked_for_in_the_form_in_which_they_are_stored() -> None:
+    decomposed, composed = "docs/e\u0301te\u0301", "docs/\u00e9t\u00e9"
+    found = checked_filter(
+        path_prefixes=[decomposed, composed], exclude_path_prefixes=[f"./{decomposed}/"],
+        exclude_like_patterns=[f"{decomposed}%"], prefer_path_prefixes=[decomposed],
+        prefer_like_patterns=[f"%{decomposed}"],
+    )  # fmt: skip
+    assert found == Filter(
+        path_prefixes=(composed,), exclude_path_prefixes=(f"{composed}/",), exclude_like_patterns=(f"{composed}%",),
+        prefer_path_prefixes=(composed,), prefer_like_patterns=(f"%{composed}",),
+    )  # fmt: skip
+    assert checked_paths([f"{decomposed}.md", f"{composed}.md"]) == (f"{composed}.md",)
+
+
 def test_pattern_may_end_in_an_escaped_backslash() -> None:
     assert checked_filter(exclude_like_patterns=["a\\\\"]).exclude_like_patterns == ("a\\\\",)
 

@@ -14,7 +14,7 @@ from strata.model.corpus import Layer, Vector, Vectors
 from strata.retrieval.analyser import analyse
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
-from strata.retrieval.retrieve import RERANKED_ROWS, Retriever
+from strata.retrieval.retrieve import RERANKED_ROWS, Retriever, checked_text
 from tests.support.chunk_search import FakeChunkSearch, IndexedChunk
 from tests.support.factories import EMBEDDING_MODEL, embedded_chunk, identity, unit_vector
 
@@ -182,3 +182,7 @@ def test_ten_rows_are_the_first_ten_of_more(search: FakeChunkSearch) -> None:
     assert [len(rows) for rows in found] == [3, 10, RERANKED_ROWS // 2]
     assert found[0] == found[2][:3]
     assert found[1] == found[2][:10]
+
+
+def test_a_question_names_files_as_they_are_stored() -> None:
+    assert checked_text("see docs/e\u0301te\u0301.md") == "see docs/\u00e9t\u00e9.md"

@@ -23,13 +23,12 @@ from strata.contracts.jobs import JobView, SessionView, View
 from strata.jobs.lifecycle import OpenedSnapshot
 from strata.jobs.naming import SESSION_ID
 from strata.jobs.reading import ShownJob
+from strata.model.access import MAX_PRINCIPALS, PRINCIPAL
 from strata.model.corpus import checked_path
 from strata.model.jobs import ChangeOp
 
 MAX_FILES = 20_000
-MAX_PRINCIPALS = 200
 
-_PRINCIPAL = r"^(user|group):[^\s,\x00-\x1f]{1,200}$"
 _CONTENT_HASH = r"^[0-9a-f]{64}$"
 
 
@@ -54,9 +53,8 @@ SessionName = Annotated[
     _checked(SESSION_ID, "1 to 100 letters, digits, dots, dashes and underscores, the first a letter or a digit"),
 ]
 PrincipalText = Annotated[
-    str, _described(_PRINCIPAL), _checked(_PRINCIPAL, "`user:NAME` or `group:NAME`, without blanks and commas")
+    str, _described(PRINCIPAL), _checked(PRINCIPAL, "`user:NAME` or `group:NAME`, without blanks and commas")
 ]
-"""No blank and no comma: claims carry several principals in one text."""
 ContentHash = Annotated[
     str, _described(_CONTENT_HASH), _checked(_CONTENT_HASH, "a SHA-256 in 64 lower-case hexadecimal digits")
 ]

@@ -42,10 +42,13 @@ class Outcome:
         return tuple(path for path in self.plan.delete if path not in self.wanted.failed)
 
     @property
-    def left_rights(self) -> dict[str, tuple[str, ...]]:
-        """The lists of files that are not in the index after the job: they count again when the files come back."""
+    def left_rights(self) -> dict[str, tuple[str, ...] | None]:
+        """The lists of files that are not in the index after the job: they count again when the files come back.
+
+        None for one that was opened to everybody, though nothing else came of it.
+        """
         written = self.wanted.files.keys() - self.failed.keys()
-        return {path: acl for path, acl in self.wanted.acls.items() if acl is not None and path not in written}
+        return {path: acl for path, acl in self.wanted.acls.items() if path not in written}
 
     def counters(self, *, indexed_files: int) -> Counters:
         return Counters(
@@ -103,9 +106,24 @@ def _plain(reasons: Mapping[str, str]) -> dict[str, Sequence[Note]]:
 
 
 def _reported(outcome: Outcome, notes: Mapping[str, Sequence[Note]]) -> tuple[ReportedFile, ...]:
+    wanted = outcome.wanted
     reported = (
-        ReportedFile(path=path, reason=note.reason, line=note.line, acl=outcome.wanted.acl_of(path))
+        _without_hidden_name(
+            ReportedFile(
+                path=path,
+                reason=note.reason,
+                line=note.line,
+                acl=wanted.acl_of(path),
+                named=wanted.ignored_by.get(path),
+            ),
+            wanted,
+        )
         for path in sorted(notes)
         for note in notes[path]
     )
     return tuple(islice(reported, MAX_REPORTED_FILES))
+
+
+def _without_hidden_name(file: ReportedFile, wanted: Wanted) -> ReportedFile:
+    """A file with readers of its own is named to nobody in what is said about another one."""
+    return file if file.named is None or wanted.acl_of(file.named) is None else file.nameless()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from strata.indexing.commit import Outcome, report
 from strata.indexing.side_by_side import SideBySide
@@ -16,8 +18,19 @@ from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, SessionSt
 FILL_FILES = 200
 """Files of one transaction: a second or two, so that a worker that stops loses little and the lease is renewed."""
 LEAST_FILL_FILES = 50
-"""Where batches are written side by side, fewer files make one, so that each process has its share."""
-_Part = Sequence[FileEntry] | Layer
+"""Where batches are written side by side, so many files on average make one at least; each process gets two or more,
+which cost about the same, so that none waits for another at the end."""
+_BYTES_OF_A_FILE = 1_000
+
+
+class _Step(Enum):
+    """What is done once with a filled index."""
+
+    TIDY = "tidy"
+
+
+_Part = Sequence[FileEntry] | Layer | _Step
+_AFTER_BATCHES: Sequence[_Part] = (_Step.TIDY, *Layer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,19 +90,19 @@ class Build:
                 keys=[keys[entry.path] for entry in entries],
             )
         )
-        self._fill(index_id, self._batches(entries))
+        self._fill(index_id, batches(entries, self.workers))
         return index_id
 
     def _fill(self, index_id: int, batches: Sequence[Sequence[FileEntry]]) -> None:
-        """Write every batch, then count every layer.
+        """Write every batch, then count every layer, and tidy beside it, which takes as long as counting a large one.
 
         `filled` is called between them only: who has little time left still gets one of them done.
         """
         if self.workers < 2 or len(batches) < 2:
-            self._tell(self._done(self.sessions, index_id, part) for part in (*batches, *Layer))
+            self._tell(self._done(self.sessions, index_id, part) for part in (*batches, *_AFTER_BATCHES))
             return
         with SideBySide(lambda: self._worker(index_id), workers=self.workers) as side_by_side:
-            self._tell(done for parts in (batches, list(Layer)) for done in side_by_side.results(parts, unwatched))
+            self._tell(done for parts in (batches, _AFTER_BATCHES) for done in side_by_side.results(parts, unwatched))
 
     def _tell(self, parts: Iterable[_Written]) -> None:
         done, written = 0, 0
@@ -104,6 +117,9 @@ class Build:
         return lambda part: self._done(sessions, index_id, part)
 
     def _done(self, sessions: SessionStore, index_id: int, part: _Part) -> _Written:
+        if part is _Step.TIDY:
+            sessions.tidy(index_id)
+            return _Written(files=0, chunks=0)
         if isinstance(part, Layer):
             sessions.count(index_id, job_id=self.job.job_id, fence=self.lease.fence, layer=part)
             return _Written(files=0, chunks=0)
@@ -118,12 +134,6 @@ class Build:
             keys={entry.path: self.outcome.keys[entry.path] for entry in batch},
         )
         return _Written(files=len(batch), chunks=chunks)
-
-    def _batches(self, entries: Sequence[FileEntry]) -> list[Sequence[FileEntry]]:
-        size = FILL_FILES
-        if self.workers > 1:
-            size = min(FILL_FILES, max(LEAST_FILL_FILES, -(-len(entries) // (2 * self.workers))))
-        return [entries[start : start + size] for start in range(0, len(entries), size)]
 
     def flip(self, index_id: int | None) -> JobReport:
         """Make the filled index the live one, and remove those that are neither live nor the one before."""
@@ -177,3 +187,24 @@ class Build:
         if self.job.seq is None:
             raise ValueError(f"job {self.job.job_id} was never accepted")
         return self.job.seq
+
+
+def batches(entries: Sequence[FileEntry], workers: int) -> list[Sequence[FileEntry]]:
+    """In the entries' order; for one worker, `FILL_FILES` each."""
+    enough = math.inf
+    if workers > 1:
+        count = max(min(2 * workers, len(entries) // LEAST_FILL_FILES), -(-len(entries) // FILL_FILES), 1)
+        enough = sum(map(_cost, entries)) / count
+    found: list[Sequence[FileEntry]] = []
+    start, cost = 0, 0
+    for place, entry in enumerate(entries, start=1):
+        cost += _cost(entry)
+        if cost >= enough or place - start >= FILL_FILES or place == len(entries):
+            found.append(entries[start:place])
+            start, cost = place, 0
+    return found
+
+
+def _cost(entry: FileEntry) -> int:
+    """What writing a file takes, as a number of bytes: an empty one takes something too."""
+    return entry.size_bytes + _BYTES_OF_A_FILE

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from traceback import extract_tb
+from typing import TypeVar
 
 import numpy as np
 
-from strata.errors import EmbedderRejected, FileUnreadable, GeneratorRejected
+from strata.errors import AboutFile, EmbedderRejected, FileUnreadable, GeneratorRejected
 from strata.indexing.chunking import Chunker
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
@@ -45,6 +46,7 @@ from strata.ports.generation import Preambler, Preambles
 from strata.retrieval.analyser import analyse
 
 _log = logging.getLogger(__name__)
+Refusal = TypeVar("Refusal", EmbedderRejected, GeneratorRejected)
 
 BATCH_FILES = 64
 BATCH_BYTES = 2 * 1024 * 1024
@@ -246,7 +248,7 @@ class Preparer:
                 written.append(file.with_preambles(preambles))
                 continue
             done.failed[file.source.path] = preambles.refusal.message
-            done.refusal = preambles.refusal
+            done.refusal = done.refusal or _about(file, preambles.refusal)
         if written:
             done.refusal = None
         return written
@@ -257,20 +259,21 @@ class Preparer:
             embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], known, advanced))
             return [file.prepared(list(islice(embedded, len(file.parsed.chunks)))) for file in files]
         except EmbedderRejected as error:
-            blobs = list(self._embed_one_by_one(files, known, done, advanced))
-            if not blobs:
-                done.refusal = error
             _log.warning("The embedder refused a batch: %s", error.message)
+            blobs = list(self._embed_one_by_one(files, known, done, advanced))
+            if blobs:
+                done.refusal = None
             return blobs
 
     def _embed_one_by_one(
-        self, files: Sequence[_Readable], known: Mapping[bytes, Vector], done: Prepared, advanced: Callable[[], None]
+        self, files: Sequence[_Readable], known: Mapping[bytes, Vector], done: BatchResult, advanced: Callable[[], None]
     ) -> Iterator[PreparedBlob]:
         for file in files:
             try:
                 yield file.prepared(self._embedded(file.parsed.chunks, known, advanced))
             except EmbedderRejected as error:
                 done.failed[file.source.path] = error.message
+                done.refusal = done.refusal or _about(file, error)
 
     def _embedded(
         self, chunks: Sequence[Chunk], known: Mapping[bytes, Vector], advanced: Callable[[], None]
@@ -286,6 +289,12 @@ class Preparer:
         coming = iter(fresh)
         vectors = (next(coming) if vector is None else vector for vector in earlier)
         return [_with_terms(chunk, next(vectors) if chunk.layer in EMBEDDED_LAYERS else None) for chunk in chunks]
+
+
+def _about(file: _Readable, refusal: Refusal) -> Refusal:
+    """What a model says of a file may quote it, so it is for those who may read the file."""
+    entry = file.source.entry
+    return type(refusal)(about=AboutFile(path=entry.path, reason=refusal.message, acl=entry.acl))
 
 
 def _with_terms(chunk: Chunk, vector: Vector | None) -> EmbeddedChunk:

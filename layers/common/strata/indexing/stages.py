@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -36,8 +37,8 @@ from strata.jobs.naming import EXECUTIONS_FOLDER, parse_object_key
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
 from strata.model.access import Session
 from strata.model.chat import Prices
-from strata.model.corpus import BlobKey, FileEntry, SourceFile
-from strata.model.jobs import Counters, Job, JobReport, Lease
+from strata.model.corpus import BlobKey, FileEntry, ReportedFile, SourceFile
+from strata.model.jobs import Counters, Failure, Job, JobReport, Lease
 from strata.ports.blobs import BlobCache
 from strata.ports.embedding import Embedder
 from strata.ports.generation import Preambler
@@ -63,6 +64,10 @@ class IndexingStages:
     prices: Prices = field(default_factory=Prices)
 
     def plan(self, job: Job, progress: ReportProgress) -> PackedBatches:
+        with self._leaving_failure(_plan_key(job)):
+            return self._plan(job, progress)
+
+    def _plan(self, job: Job, progress: ReportProgress) -> PackedBatches:
         session = self._session(job)
         named = parse_object_key(job.object_key)
         if named is None:
@@ -91,6 +96,7 @@ class IndexingStages:
                 "delete": list(plan.delete),
                 "cached_files": len(cached),
                 "skipped": wanted.skipped,
+                "ignored_by": wanted.ignored_by,
                 "failed": wanted.failed,
                 "acls": wanted.acls,
                 "not_on_record": failed,
@@ -108,15 +114,10 @@ class IndexingStages:
         def advanced() -> None:
             progress(Progress(phase="preparing", done_files=prepared.files, counters=counters))
 
-        try:
+        with self._leaving_failure(_result_key(batch_key)):
             preambler = None if self.preambler is None else self.preambler()
             preparer = preparer_of(self.cache, self.embedder(), self.settings, preambler)
             preparer.prepare(self._unpacked(session, batch_key), prepared, advanced)
-        except StrataError as error:
-            if not isinstance(error, TemporaryError):
-                # The map's failure does not say why: whoever ends the job looks here.
-                self._put(_result_key(batch_key), {"error": {"code": error.code, "message": error.message}})
-            raise
         self._put(_result_key(batch_key), {"files": prepared.files, "failed": prepared.failed})
 
     def fill(self, job: Job, lease: Lease, progress: ReportProgress) -> int | None:
@@ -125,13 +126,21 @@ class IndexingStages:
     def flip(self, job: Job, lease: Lease, index_id: int | None, progress: ReportProgress) -> JobReport:
         return self._build(job, lease, progress).flip(index_id)
 
-    def failure(self, job: Job) -> tuple[str, str] | None:
-        plan = self._get(_plan_key(job))
-        for batch_key in plan["batches"] if plan else ():
-            result = self._get(_result_key(batch_key))
-            if result and "error" in result:
-                return result["error"]["code"], result["error"]["message"]
-        return None
+    def failure(self, job: Job) -> Failure | None:
+        plan = self._get(_plan_key(job)) or {}
+        results = (self._get(_result_key(batch_key)) for batch_key in plan.get("batches", ()))
+        return next((_failure(found["error"]) for found in chain([plan], results) if found and "error" in found), None)
+
+    @contextmanager
+    def _leaving_failure(self, key: str) -> Iterator[None]:
+        """The error of a state does not say what a job's reader is told: whoever ends the job looks here."""
+        try:
+            yield
+        except TemporaryError:
+            raise
+        except StrataError as error:
+            self._put(key, {"error": asdict(Failure.of(error))})
+            raise
 
     def _build(self, job: Job, lease: Lease, progress: ReportProgress) -> Build:
         outcome = self._outcome(self._session(job), job)
@@ -160,6 +169,7 @@ class IndexingStages:
             wanted=Wanted(
                 files={entry.path: WantedFile(entry=entry, position=None) for entry in entries},
                 skipped=plan["skipped"],
+                ignored_by=plan["ignored_by"],
                 failed=plan["failed"],
                 acls={path: None if acl is None else tuple(acl) for path, acl in plan["acls"].items()},
             ),
@@ -230,6 +240,13 @@ def _packs(sources: Iterable[tuple[BlobKey, SourceFile]]) -> Iterator[list[bytes
             lines, size = [], 0
     if lines:
         yield lines
+
+
+def _failure(told: Mapping[str, Any]) -> Failure:
+    about = told["about"]
+    if about is not None:
+        about = ReportedFile(**{**about, "acl": None if about["acl"] is None else tuple(about["acl"])})
+    return Failure(told["code"], told["message"], about)
 
 
 def _folder(job: Job) -> str:

@@ -27,6 +27,8 @@ class Wanted:
 
     files: dict[str, WantedFile] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    ignored_by: dict[str, str] = field(default_factory=dict)
+    """For some of the skipped, the ignore file that their reason names."""
     failed: dict[str, str] = field(default_factory=dict)
     deleted: set[str] = field(default_factory=set)
     acls: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
@@ -90,6 +92,7 @@ def read_wanted(
                 wanted.files.pop(path, None)
                 wanted.failed.pop(path, None)
                 wanted.skipped[path] = f"It is ignored by {ignored_by}."
+                wanted.ignored_by[path] = ignored_by
     return wanted
 
 

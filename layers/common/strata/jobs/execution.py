@@ -13,10 +13,10 @@ from datetime import timedelta
 
 from strata import errors
 from strata.errors import JobNotChangeable, JobNotFound, SessionBusy, SessionNotFound, StrataError
-from strata.jobs.mailbox import Mailbox
+from strata.jobs.mailbox import Mailbox, unexpected
 from strata.jobs.retrying import RetryPolicy, retried
 from strata.jobs.running import Progress, Stages
-from strata.model.jobs import Job, JobStatus, Lease
+from strata.model.jobs import Failure, Job, JobStatus, Lease
 from strata.ports.clock import Clock
 from strata.ports.jobs import JobStore
 from strata.ports.locking import SessionLock
@@ -115,8 +115,7 @@ class JobExecution:
         return job.session_id
 
     def _failed(self, job: Job, error: str, cause: str) -> Job:
-        code, message = self._told(job, error, cause)
-        return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=self.clock.now())
+        return self._told(job, error, cause).end(job, self.clock.now())
 
     def ended(self, job_id: str, status: str, *, owner: str, remaining_s: Remaining) -> None:
         """The execution has failed, timed out or was stopped: end its job if no state did, and go on with the rest."""
@@ -127,18 +126,18 @@ class JobExecution:
             self.fail(job_id, "execution_failed", f"The execution for this job ended as {status}.")
         self.release(job.session_id, job_id, owner=owner, remaining_s=remaining_s)
 
-    def _told(self, job: Job, error: str, cause: str) -> tuple[str, str]:
-        """Code and sentence for a state's error: its class, and the JSON that Lambda makes of it."""
+    def _told(self, job: Job, error: str, cause: str) -> Failure:
+        """What a state has left, or what its error tells: its class, and the JSON that Lambda makes of it."""
         if failure := self.stages().failure(job):
             return failure
         kind = getattr(errors, error, None)
         if isinstance(kind, type) and issubclass(kind, StrataError):
-            return kind().code, _message(cause) or kind().message
+            return Failure(kind().code, _message(cause) or kind().message)
         if error == _NO_TIME:
-            return "worker_lost", "A step of the job did not end in its time."
+            return Failure("worker_lost", "A step of the job did not end in its time.")
         if error == "execution_failed":
-            return error, cause
-        return "internal", f"The job failed unexpectedly ({error}); nothing was written."
+            return Failure(error, cause)
+        return unexpected(error)
 
     def _job(self, job_id: str) -> Job:
         job = self.jobs.get(job_id)

@@ -26,7 +26,7 @@ from strata.jobs.keeping import SessionKeeper
 from strata.jobs.naming import parse_object_key
 from strata.jobs.retrying import RetryPolicy, is_temporary, retried
 from strata.jobs.running import JobRunner, Phase, Progress, ReportProgress
-from strata.model.jobs import Job, JobKind, JobReport, JobStatus, Lease
+from strata.model.jobs import Failure, Job, JobKind, JobReport, JobStatus, Lease
 from strata.ports.clock import Clock
 from strata.ports.jobs import JobStore
 from strata.ports.locking import SessionLock
@@ -108,7 +108,9 @@ class Mailbox:
                     self.lock.abandon(heartbeat.held)
                     return
                 # Its execution has come to an end without bringing the job to one.
-                job = self._failed(job, "execution_failed", "The execution for this job ended before the job did.")
+                job = self._failed(
+                    job, Failure("execution_failed", "The execution for this job ended before the job did.")
+                )
             self._work_on(job, heartbeat)
 
     def _work_on(self, job: Job, heartbeat: _Heartbeat) -> None:
@@ -126,9 +128,8 @@ class Mailbox:
         """The job as it is after its work, done or failed; what is not about the job itself comes through."""
         reach("after_start")
         if job.starts > self.max_starts and not self._applied(job):
-            return self._failed(
-                job, "worker_lost", f"The job was begun {job.starts - 1} times and never came to an end."
-            )
+            lost = f"The job was begun {job.starts - 1} times and never came to an end."
+            return self._failed(job, Failure("worker_lost", lost))
         heartbeat.begin(job)
         try:
             report = retried(
@@ -147,13 +148,15 @@ class Mailbox:
             if isinstance(error, StoreUnavailable) and (heartbeat.committing or job.starts < self.max_starts):
                 raise  # a store that restarts costs no job: the next delivery or sweep goes on, and finds a commit done
             _log.warning("Job %s failed: %s", job.job_id, error.code)
-            return self._failed(job, error.code, error.message)
+            return self._failed(job, Failure.of(error))
         except Exception as error:
             kind = type(error).__name__
             _log.exception("Job %s failed: %s", job.job_id, kind)
             if is_temporary(error):
-                return self._failed(job, "temporary_error", f"{kind}, also after {self.retry.attempts} attempts.")
-            return self._failed(job, "internal", f"The job failed unexpectedly ({kind}); nothing was written.")
+                return self._failed(
+                    job, Failure("temporary_error", f"{kind}, also after {self.retry.attempts} attempts.")
+                )
+            return self._failed(job, unexpected(kind))
         return replace(job, status=JobStatus.DONE, report=report, updated_at=self.clock.now())
 
     def _applied(self, job: Job) -> bool:
@@ -178,8 +181,8 @@ class Mailbox:
         heartbeat.begin(job)
         return heartbeat
 
-    def _failed(self, job: Job, code: str, message: str) -> Job:
-        return replace(job, status=JobStatus.ERROR, error_code=code, error_message=message, updated_at=self.clock.now())
+    def _failed(self, job: Job, failure: Failure) -> Job:
+        return failure.end(job, self.clock.now())
 
     def _abandon_after_failure(self, held: Lease) -> None:
         try:
@@ -187,6 +190,11 @@ class Mailbox:
         except Exception:
             # The failure that brought us here is the one to raise; the lease ends by itself.
             _log.exception("The lock of session %s could not be released.", held.session_id)
+
+
+def unexpected(kind: str) -> Failure:
+    """Of an error that is none of ours: its text may hold anything, so it is not told."""
+    return Failure("internal", f"The job failed unexpectedly ({kind}); nothing was written.")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from strata.errors import JobNotFound, SessionNotFound
 from strata.jobs.naming import is_job_id, is_session_id
 from strata.model.access import Identity, Session
 from strata.model.corpus import ReportedFile
-from strata.model.jobs import Job, JobReport
+from strata.model.jobs import Job
 from strata.ports.jobs import JobStore
 from strata.ports.sessions import SessionStore
 
@@ -61,34 +61,39 @@ class JobReader:
     def all_shown(self, identity: Identity, jobs: Iterable[Job]) -> list[ShownJob]:
         """The jobs of sessions that the caller may read, as the caller may see them.
 
-        What is said about a file is read by whom its `acl` named when the job ran and names now, if it is indexed.
+        What is said about a file is read by whom its `acl` named when the job ran and names now (of a file that is not
+        indexed: named when it left the index).
         """
         jobs = list(jobs)
         paths: defaultdict[str, set[str]] = defaultdict(set)
         for job in jobs:
-            paths[job.session_id].update(file.path for file in _reported(job))
-        acls = {
-            (session_id, path): entry.acl
-            for session_id, named in paths.items()
-            if named
-            for path, entry in self.sessions.indexed_files(session_id, named).items()
-        }
+            for file in _reported(job):
+                paths[job.session_id].update(filter(None, (file.path, file.named)))
+        acls = {session_id: self._acls(session_id, named) for session_id, named in paths.items() if named}
+
+        def may_know(job: Job, path: str | None) -> bool:
+            return path is None or identity.is_named_in(acls[job.session_id].get(path))
 
         def readable(job: Job, files: Iterable[ReportedFile]) -> tuple[ReportedFile, ...]:
-            return tuple(
-                file
-                for file in files
-                if identity.is_named_in(file.acl) and identity.is_named_in(acls.get((job.session_id, file.path)))
-            )
+            known = (file for file in files if identity.is_named_in(file.acl) and may_know(job, file.path))
+            return tuple(file if may_know(job, file.named) else file.nameless() for file in known)
 
-        def report(job: Job) -> JobReport:
+        def shown(job: Job) -> ShownJob:
             skipped, failed, notes = (
                 readable(job, files) for files in (job.report.skipped, job.report.failed, job.report.notes)
             )
-            return replace(job.report, skipped=skipped, failed=failed, notes=notes)
+            report = replace(job.report, skipped=skipped, failed=failed, notes=notes)
+            about = next(iter(readable(job, [] if job.error_about is None else [job.error_about])), None)
+            message = job.error_message if about is None else about.reason
+            return ShownJob(replace(job, report=report, error_message=message, error_about=about))
 
-        return [ShownJob(replace(job, report=report(job))) for job in jobs]
+        return [shown(job) for job in jobs]
+
+    def _acls(self, session_id: str, paths: set[str]) -> dict[str, tuple[str, ...] | None]:
+        indexed = {path: entry.acl for path, entry in self.sessions.indexed_files(session_id, paths).items()}
+        return {**self.sessions.left_rights(session_id, paths - indexed.keys()), **indexed}
 
 
 def _reported(job: Job) -> tuple[ReportedFile, ...]:
-    return (*job.report.skipped, *job.report.failed, *job.report.notes)
+    about = () if job.error_about is None else (job.error_about,)
+    return (*job.report.skipped, *job.report.failed, *job.report.notes, *about)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from strata.model.jobs import Counters, Job, JobReport, Lease
+from strata.model.jobs import Counters, Failure, Job, JobReport, Lease
 
 Phase = Literal["queued", "reading", "planning", "preparing", "filling", "committing"]
 
@@ -74,6 +74,6 @@ class Stages(Protocol):
 
     def flip(self, job: Job, lease: Lease, index_id: int | None, progress: ReportProgress) -> JobReport: ...
 
-    def failure(self, job: Job) -> tuple[str, str] | None:
-        """Code and message of what ended a preparation for good, if one did."""
+    def failure(self, job: Job) -> Failure | None:
+        """What ended the planning or a preparation for good, if anything did."""
         ...

@@ -10,6 +10,10 @@ INTERNAL_SCOPE = "internal"
 
 Principal = str
 """`user:<subject>` or `group:<name>`."""
+PRINCIPAL = r"^(user|group):[^\s,\x00-\x1f]{1,200}$"
+"""No blank and no comma: claims carry several principals in one text."""
+MAX_PRINCIPALS = 200
+"""In one list: it stands beside every chunk of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -133,13 +133,19 @@ class Note:
 class ReportedFile:
     """What a job says about one file: `reason` is a short sentence for a person.
 
-    `acl` is the file's own: only who may read the file may read what is said about it.
+    `acl` is the file's own: only who may read the file may read what is said about it. `named` is another file that
+    the reason names.
     """
 
     path: str
     reason: str
     line: int | None = None
     acl: tuple[str, ...] | None = None
+    named: str | None = None
+
+    def nameless(self) -> ReportedFile:
+        """For who may read this file, but not the one that the reason names."""
+        return replace(self, reason="It is ignored by a file that you may not read.", named=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

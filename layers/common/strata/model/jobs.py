@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from strata.errors import StrataError
 from strata.model.chat import ModelUsage
 from strata.model.corpus import ReportedFile
 
@@ -73,7 +74,8 @@ class Job:
     `starts` counts the workers that have begun it: one that kills every worker is given up. `upload_until` is when an
     upload that has not come is given up. `committing`: from here on the job can't be cancelled any more.
     `retried_as` is the job that was made of a failed one's upload. `reindex`: the snapshot goes into a new index,
-    whatever little it changes.
+    whatever little it changes. `error_message` is for everybody who may know of the job; where the fault lies in one
+    file, `error_about` says more to those who may read that.
     """
 
     job_id: str
@@ -89,6 +91,7 @@ class Job:
     report: JobReport = field(default_factory=JobReport)
     error_code: str | None = None
     error_message: str | None = None
+    error_about: ReportedFile | None = None
     object_version: str | None = None
     starts: int = 0
     upload_until: datetime | None = None
@@ -104,13 +107,38 @@ class Job:
         may have died of anything, or of the cancel itself. One that was being committed may have been applied.
         """
         if ended.status is JobStatus.ERROR and self.cancel_requested and not self.committing:
-            ended = replace(ended, status=JobStatus.CANCELLED, error_code=None, error_message=None)
+            ended = replace(ended, status=JobStatus.CANCELLED, error_code=None, error_message=None, error_about=None)
         return replace(
             ended,
             seq=self.seq,
             starts=self.starts,
             cancel_requested=self.cancel_requested,
             committing=self.committing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a job failed of; the fields are those of `Job` without their `error_`."""
+
+    code: str
+    message: str
+    about: ReportedFile | None = None
+
+    @classmethod
+    def of(cls, error: StrataError) -> Failure:
+        file = error.about
+        about = None if file is None else ReportedFile(path=file.path, reason=file.reason, acl=file.acl)
+        return cls(code=error.code, message=error.message, about=about)
+
+    def end(self, job: Job, now: datetime) -> Job:
+        return replace(
+            job,
+            status=JobStatus.ERROR,
+            error_code=self.code,
+            error_message=self.message,
+            error_about=self.about,
+            updated_at=now,
         )
 
 

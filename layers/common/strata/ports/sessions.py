@@ -18,7 +18,7 @@ class CommitRequest:
 
     `upserts` are files to (re)write, each prepared in the cache under `keys[path]`; `rights` are files whose `acl` or
     `last_modified` alone changes; `deletes` are paths to remove. `left_rights` are the lists of files that are not in
-    the index afterwards, for `SessionStore.left_rights`.
+    the index afterwards, for `SessionStore.left_rights`; None forgets one.
     """
 
     session_id: str
@@ -30,7 +30,7 @@ class CommitRequest:
     rights: tuple[FileEntry, ...]
     deletes: tuple[str, ...]
     counters: Counters
-    left_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_rights: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class FlipRequest:
     index_id: int
     files: int
     counters: Counters
-    left_rights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_rights: Mapping[str, tuple[str, ...] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +161,13 @@ class SessionStore(Protocol):
         """Count what the filled index holds of one layer, in place of what was counted before.
 
         Layers may be counted at the same time, from several processes. Raises `StaleFence` as `fill` does.
+        """
+        ...
+
+    def tidy(self, index_id: int) -> None:
+        """Have a filled index ready for its first reader: nothing waits to be merged, the planner knows its rows.
+
+        What is found does not depend on it. It may run beside `count`.
         """
         ...
 

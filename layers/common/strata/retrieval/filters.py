@@ -4,7 +4,8 @@
   the values of one field by OR.
 - A prefix is a literal beginning of the path: ``_``, ``%`` and ``\\`` mean themselves, case counts, and no border is
   implied: ``src/app`` also covers ``src/application.py``. End it with ``/`` to name a folder. ``./`` in front is
-  dropped; an empty prefix, one that begins with ``/`` and one with a ``..`` segment are refused.
+  dropped; an empty prefix, one that begins with ``/`` and one with a ``..`` segment are refused. Prefixes, patterns and
+  paths are brought to the form that paths are stored in (Unicode NFC).
 - A LIKE pattern must cover the whole path: ``_`` is one character, ``%`` any number of them, ``\\`` takes the meaning
   from the character that follows.
 - What is excluded stays out, also where a prefix includes it.
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 from strata.errors import InvalidPath, InvalidRequest
@@ -100,7 +102,7 @@ def checked_paths(paths: Sequence[str]) -> tuple[str, ...]:
 
     Raises `InvalidPath` for one that can't be a file of a project, `InvalidRequest` for more than `MAX_EXACT_PATHS`.
     """
-    wanted = _distinct(checked_path(path.strip()) for path in paths if path.strip())
+    wanted = _distinct(checked_path(as_stored(path.strip())) for path in paths if path.strip())
     if len(wanted) > MAX_EXACT_PATHS:
         raise InvalidRequest(f"{len(wanted)} paths are asked for; {MAX_EXACT_PATHS} are possible.")
     return wanted
@@ -130,7 +132,7 @@ def has_preferences(filter: Filter) -> bool:
 
 
 def _checked_prefix(prefix: str) -> str:
-    cleaned = prefix.removeprefix("./")
+    cleaned = as_stored(prefix.removeprefix("./"))
     if not cleaned or cleaned.startswith("/") or ".." in cleaned.split("/") or len(cleaned) > MAX_PATH_CHARACTERS:
         raise InvalidPath(
             f"{prefix[:120]!r} is no path prefix: 1 to {MAX_PATH_CHARACTERS} characters, relative, inside the project."
@@ -145,7 +147,12 @@ def _checked_pattern(pattern: str) -> str:
         raise InvalidRequest(f"{pattern[:120]!r} is no LIKE pattern of 1 to {MAX_PATH_CHARACTERS} characters.")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise InvalidRequest(f"The pattern {pattern[:120]!r} ends with a single backslash; write two for a backslash.")
-    return pattern
+    return as_stored(pattern)
+
+
+def as_stored(text: str) -> str:
+    """With composed characters, as uploads' paths are: macOS gives them decomposed."""
+    return unicodedata.normalize("NFC", text)
 
 
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -155,12 +156,13 @@ def _checked(question: Question) -> Question:
 
 
 def checked_text(text: str) -> str:
-    """The question, stripped, without what can't be stored or embedded; raises `InvalidQuery` for none or too much.
+    """The question with composed characters, stripped, without what can't be stored or embedded; raises `InvalidQuery`
+    for none or too much.
 
     >>> checked_text(" где логин?\\x00 ")
     'где логин?'
     """
-    cleaned = _UNREADABLE.sub("", text).strip()
+    cleaned = unicodedata.normalize("NFC", _UNREADABLE.sub("", text)).strip()
     if not cleaned:
         raise InvalidQuery("The question is empty.")
     if len(cleaned) > MAX_QUERY_CHARACTERS:

@@ -123,6 +123,20 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     assert project.sessions.sessions["docs"].generation == 2
 
 
+def test_a_new_index_is_tidied_once_after_its_last_batch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strata.indexing.new_index.FILL_FILES", 1)
+    filled: list[int] = []
+    tidy = project.sessions.tidy
+
+    def watched(index_id: int) -> None:
+        filled.append(len(project.sessions.indexes[index_id].files))
+        tidy(index_id)
+
+    monkeypatch.setattr(project.sessions, "tidy", watched)
+    project.snapshot(FILES, reindex=True)
+    assert filled == [len(FILES)]
+
+
 def test_a_roll_back_makes_the_index_before_the_live_one(project: Project) -> None:
     project.snapshot(FILES)
     project.snapshot({"new.md": "# New\n"}, reindex=True)

@@ -97,6 +97,15 @@ def test_a_list_that_came_with_a_file_that_failed_counts_for_the_next_version(pr
     assert project.sessions.files["docs"]["secret.md"].acl == ("user:ann",)
 
 
+@pytest.mark.parametrize("content", ["", "\x00\x01\x02"], ids=["empty", "binary"])
+def test_a_file_that_is_opened_while_it_can_not_be_indexed_comes_back_open(project: Project, content: str) -> None:
+    project.change({**SECRET, "acl": ["user:ann"]})
+    project.change({"op": "delete", "path": "secret.md"})
+    project.change({"path": "secret.md", "content": content, "acl": None})
+    project.snapshot({"secret.md": "# Secret\n"})
+    assert project.sessions.files["docs"]["secret.md"].acl is None
+
+
 def test_a_list_is_opened_by_its_hash_alone(project: Project) -> None:
     project.change({**SECRET, "acl": ["user:ann"]})
     sha = project.sessions.files["docs"]["secret.md"].blob_sha

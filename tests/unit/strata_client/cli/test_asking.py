@@ -159,3 +159,15 @@ def test_every_filter_and_preference_can_be_asked_for(run: Run, api: FakeApi, co
         "prefer_like_patterns": ["%/api/%"],
         "prefer_non_tests": True,
     }
+
+
+@pytest.mark.parametrize("command", ["search", "ask"])
+def test_what_was_typed_arrives_also_where_python_takes_the_terminal_for_ascii(
+    run: Run, api: FakeApi, command: str
+) -> None:
+    typed = "где логин?".encode().decode("ascii", "surrogateescape")
+    filters = ["--path", "папка/".encode().decode("ascii", "surrogateescape"), "--exclude-like", "a\udcff%"]
+    run(command, typed, "--session", "shop", *filters, "--api", api.url)
+    body = api.requests[0].json()
+    assert body["query" if command == "search" else "question"] == "где логин?"
+    assert (body["path_prefixes"], body["exclude_like_patterns"]) == (["папка/"], ["a\ufffd%"])

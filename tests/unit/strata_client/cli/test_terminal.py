@@ -61,7 +61,7 @@ def test_what_an_output_can_not_show_is_replaced(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other interrupts")
 def test_ctrl_c_stops_a_command_at_once_with_130(api: FakeApi) -> None:
-    pause = sse_reply(*[sse("delta", {"text": "word "})] * 100, pause_s=0.1)
+    pause = sse_reply(*[sse("delta", {"text": "word "})] * 100, pause_s=0.5)
     api.on("POST", "/api/rag/sessions/shop/query", pause)
     program = "from strata_client.cli.main import run; run()"
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -76,8 +76,8 @@ def test_ctrl_c_stops_a_command_at_once_with_130(api: FakeApi) -> None:
         assert process.stdout.read(5) == b"word "
         started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
-        assert time.monotonic() - started < 3
+        assert process.wait(40) == 130
+        assert time.monotonic() - started < 20  # the answer would take 50 s
         assert b"Traceback" not in process.stderr.read()
 
 

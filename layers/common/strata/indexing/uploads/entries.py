@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
-from strata.errors import InvalidPath, UnsafeEntry
+from strata.errors import AboutFile, InvalidPath, UnsafeEntry
 from strata.model.corpus import checked_path
 from strata.model.jobs import ChangeOp
 
@@ -32,15 +32,18 @@ class UploadEntry:
     fail_reason: str | None = None
 
 
-def safe_path(name: str) -> tuple[str, str | None]:
-    """The path as it is stored, and the reason to skip it if it can't be one. Raises `UnsafeEntry`."""
+def safe_path(name: str, acl: tuple[str, ...] | None = None) -> tuple[str, str | None]:
+    """The path as it is stored, and the reason to skip it if it can't be one. Raises `UnsafeEntry`.
+
+    `acl` is what the upload says about the file's readers.
+    """
     try:
         return checked_path(unicodedata.normalize("NFC", name)), None
     except InvalidPath as error:
         shown = shown_name(name)
         drive = len(name) > 1 and name[1] == ":"
         if name.startswith("/") or "\\" in name or drive or ".." in name.split("/"):
-            raise UnsafeEntry(f"The upload holds {shown!r}, which is not inside the project.") from error
+            raise UnsafeEntry(about=about_entry(name, "which is not inside the project", acl)) from error
         printable = "".join(character if character.isprintable() else "\ufffd" for character in shown)
         return printable, f"Its name can't be a path: {error.message}"
 
@@ -48,6 +51,23 @@ def safe_path(name: str) -> tuple[str, str | None]:
 def shown_name(name: str) -> str:
     """A name from an upload, short and sound enough for a message."""
     return name[:200].encode("utf-8", "replace").decode("utf-8")
+
+
+def about_entry(name: str, fault: str, acl: tuple[str, ...] | None = None) -> AboutFile:
+    return AboutFile(path=_known_path(name), reason=f"The upload holds {shown_name(name)!r}, {fault}.", acl=acl)
+
+
+def about_file(name: str, reason: str) -> AboutFile:
+    return AboutFile(path=_known_path(name), reason=reason)
+
+
+def _known_path(name: str) -> str:
+    """The path under which the session knows a file of this name, if it knows one."""
+    name = unicodedata.normalize("NFC", name)
+    try:
+        return checked_path(name)
+    except InvalidPath:
+        return name
 
 
 def check_directory(name: str) -> None:

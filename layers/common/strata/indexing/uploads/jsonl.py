@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from strata.errors import CorruptArchive, UploadTooLarge
 from strata.indexing.uploads.entries import UploadEntry, safe_path
 from strata.indexing.uploads.metering import MAX_HEADER_BYTES, Meter
+from strata.model.access import MAX_PRINCIPALS, PRINCIPAL
 from strata.model.jobs import ChangeOp
 
 
@@ -53,7 +54,8 @@ def _jsonl_entry(line: bytes, number: int, meter: Meter) -> UploadEntry:
             raise CorruptArchive(f"{fault}`content_hash` must be a SHA-256 in hex.")
     if op == ChangeOp.UPSERT and content is None and content_hash is None and fail_reason is None:
         raise CorruptArchive(f"{fault}it has neither `content`, `content_b64` nor `content_hash`.")
-    path, skip_reason = safe_path(name)
+    acl = _acl(fields, fault)
+    path, skip_reason = safe_path(name, acl)
     size = len(content) if content is not None else 0
     if size > meter.caps.max_file_bytes:
         content, skip_reason = None, skip_reason or meter.too_large()
@@ -62,7 +64,7 @@ def _jsonl_entry(line: bytes, number: int, meter: Meter) -> UploadEntry:
         size_bytes=size,
         content=content if op == ChangeOp.UPSERT else None,
         content_hash=content_hash,
-        acl=_acl(fields, fault),
+        acl=acl,
         names_rights="acl" in fields and op == ChangeOp.UPSERT,
         last_modified=_iso_moment(_field(fields, "last_modified", str, fault), fault),
         op=ChangeOp(op),
@@ -102,13 +104,14 @@ def _acl(fields: Mapping[str, Any], fault: str) -> tuple[str, ...] | None:
     if acl is None:
         return None
     if not isinstance(acl, list) or not all(isinstance(item, str) and _is_principal(item) for item in acl):
-        raise CorruptArchive(f"{fault}`acl` must be a list of `user:…` and `group:…`.")
+        raise CorruptArchive(f"{fault}`acl` must be a list of `user:…` and `group:…`, without blanks and commas.")
+    if len(acl) > MAX_PRINCIPALS:
+        raise CorruptArchive(f"{fault}`acl` names {len(acl):,} principals; {MAX_PRINCIPALS} are possible.")
     return tuple(sorted(set(acl)))
 
 
 def _is_principal(text: str) -> bool:
-    kind, separator, name = text.partition(":")
-    return kind in ("user", "group") and bool(separator and name) and text.isprintable() and len(text) <= 1_000
+    return re.search(PRINCIPAL.removesuffix("$") + r"\Z", text) is not None and text.isprintable()
 
 
 def _iso_moment(text: str | None, fault: str) -> datetime | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from strata.errors import CorruptArchive, UnsafeEntry
-from strata.indexing.uploads.entries import UploadEntry, check_directory, safe_path, shown_name
+from strata.indexing.uploads.entries import UploadEntry, about_entry, about_file, check_directory, safe_path
 from strata.indexing.uploads.gunzip import Gunzip
 from strata.indexing.uploads.metering import MAX_HEADER_BYTES, Meter
 
@@ -72,16 +72,15 @@ class _Tar:
         attributes, self._attributes = self._global | self._attributes, {}
         name, self._long_name = attributes.get("path", self._long_name or member.name), None
         size = _tar_size(attributes["size"]) if "size" in attributes else member.size
-        shown = shown_name(name)
         if member.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in attributes):
-            raise UnsafeEntry(f"The upload holds {shown!r}, a sparse file; only plain files are accepted.")
+            raise UnsafeEntry(about=about_entry(name, "a sparse file; only plain files are accepted"))
         if member.type == tarfile.DIRTYPE:
             check_directory(name)
             self._meter.count_entry()
             self._stream.skip(_padded(size))
             return None
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE):
-            raise UnsafeEntry(f"The upload holds {shown!r}, which is a link or a device; only files are accepted.")
+            raise UnsafeEntry(about=about_entry(name, "which is a link or a device; only files are accepted"))
         path, skip_reason = safe_path(name)
         if skip_reason is None and size > self._meter.caps.max_file_bytes:
             skip_reason = self._meter.too_large()
@@ -89,7 +88,8 @@ class _Tar:
         if skip_reason is None:
             content = self._stream.read(size)
             if len(content) < size:
-                raise CorruptArchive(f"The archive ends in the middle of {path!r}.")
+                ends = about_file(path, f"The archive ends in the middle of {path!r}.")
+                raise CorruptArchive("The archive ends in the middle of a file.", about=ends)
         self._stream.skip(_padded(size) - (size if content is not None else 0))
         return UploadEntry(
             path=path,

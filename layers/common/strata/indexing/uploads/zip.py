@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from strata.errors import CorruptArchive, UnsafeEntry, UploadTooLarge
-from strata.indexing.uploads.entries import UploadEntry, check_directory, safe_path, shown_name
+from strata.indexing.uploads.entries import UploadEntry, about_entry, about_file, check_directory, safe_path
 from strata.indexing.uploads.metering import MAX_HEADER_BYTES, READ_BYTES, Caps, Meter
 
 _DIRECTORY_BYTES_PER_ENTRY = 256
@@ -54,6 +54,7 @@ _ZIP_FAULTS = (
 
 def zip_entries(file: BinaryIO, meter: Meter) -> Iterator[UploadEntry]:
     """The files of a zip, as `read_entries` gives them."""
+    name: str | None = None
     try:
         with zipfile.ZipFile(_BoundedReads(file, meter.caps)) as archive:
             for info in archive.infolist():
@@ -65,14 +66,11 @@ def zip_entries(file: BinaryIO, meter: Meter) -> Iterator[UploadEntry]:
                     meter.count_entry()
                     continue
                 if kind not in (0, stat.S_IFREG):
-                    raise UnsafeEntry(
-                        f"The upload holds {shown_name(name)!r}, a link or a device; only files are accepted."
-                    )
+                    raise UnsafeEntry(about=about_entry(name, "a link or a device; only files are accepted"))
                 path, skip_reason = safe_path(name)
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise CorruptArchive(
-                        f"{path!r} is compressed in a way that is not accepted (stored and deflated are)."
-                    )
+                    packed = "is compressed in a way that is not accepted (stored and deflated are)."
+                    raise CorruptArchive(f"A file {packed}", about=about_file(name, f"{path!r} {packed}"))
                 content, size = None, info.file_size
                 if skip_reason is None:
                     content, size = _zip_content(archive, info, meter)
@@ -85,7 +83,12 @@ def zip_entries(file: BinaryIO, meter: Meter) -> Iterator[UploadEntry]:
                     skip_reason=skip_reason,
                 )
     except _ZIP_FAULTS as error:
-        raise CorruptArchive(f"The archive is not a sound zip file: {str(error)[:200]}") from error
+        said = f"The archive is not a sound zip file: {str(error)[:200]}"
+        if name is None:
+            raise CorruptArchive(said) from error
+        raise CorruptArchive(
+            "The archive is not a sound zip file: one of its files can't be read.", about=about_file(name, said)
+        ) from error
 
 
 def _zip_content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, meter: Meter) -> tuple[bytes | None, int]:
@@ -102,7 +105,8 @@ def _zip_content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, meter: Meter) 
                 return None, size
             pieces.append(piece)
     if size != info.file_size:
-        raise CorruptArchive(f"The archive's list gives {info.filename[:200]!r} another size than it has.")
+        sized = about_entry(_zip_name(info), "whose size is not the one in the archive's list")
+        raise CorruptArchive("The archive's list gives a file another size than it has.", about=sized)
     return b"".join(pieces), size
 
 

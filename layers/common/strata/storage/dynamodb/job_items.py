@@ -53,6 +53,7 @@ def job_item(job: Job) -> Item:
         "report": _report_text(job.report),
         "error_code": job.error_code,
         "error_message": None if job.error_message is None else job.error_message[:_MAX_TEXT_CHARACTERS],
+        "error_about": None if job.error_about is None else json.dumps(capped([job.error_about]), ensure_ascii=False),
         "object_version": job.object_version,
         "starts": job.starts,
         "reindex": job.reindex,
@@ -126,6 +127,7 @@ def job_of(item: Item) -> Job:
         ),
         error_code=item["error_code"],
         error_message=item["error_message"],
+        error_about=next(iter(_reported(json.loads(item.get("error_about") or "[]"))), None),
         object_version=item["object_version"],
         starts=item["starts"],
         reindex=item.get("reindex", False),
@@ -164,6 +166,7 @@ def _reported(entries: Sequence[Mapping[str, Any]]) -> tuple[ReportedFile, ...]:
             reason=entry["reason"],
             line=entry.get("line"),
             acl=None if entry.get("acl") is None else tuple(entry["acl"]),
+            named=entry.get("named"),
         )
         for entry in entries
     )
@@ -179,6 +182,8 @@ def capped(files: Sequence[ReportedFile]) -> list[dict[str, Any]]:
             entry["line"] = file.line
         if file.acl is not None:
             entry["acl"] = list(file.acl)
+        if file.named is not None:
+            entry["named"] = _storable(file.named)
         size_bytes += len(json.dumps(entry, ensure_ascii=False).encode())
         if size_bytes > _MAX_LIST_BYTES:
             break

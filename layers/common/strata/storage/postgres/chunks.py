@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any, NamedTuple, Protocol
 
@@ -16,10 +16,13 @@ from strata.jobs.fault_points import reach
 from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest
+from strata.storage.postgres import postings
 from strata.storage.postgres.connection import Connection
 from strata.storage.postgres.queries import queries
 
 FILES_OF_A_SMALL_COMMIT = 20
+POSTED_BYTES = 1024 * 1024
+"""Of source, whose postings are packed at once: up to 25 MB of memory."""
 
 
 class Committed(NamedTuple):
@@ -232,9 +235,31 @@ def write(
     }
     sql = queries("commit")
     chunks = connection.execute(sql["write_chunks"], written).rowcount
-    for name in ("write_vectors", "write_terms", "write_links", "write_files"):
+    for name in ("write_vectors", "write_links", "write_files"):
         connection.execute(sql[name], written)
+    for some in _slices(entries):
+        _write_terms(connection, {**written, "paths": [entry.path for entry in some]})
     return chunks
+
+
+def _slices(entries: Sequence[FileEntry]) -> Iterator[Sequence[FileEntry]]:
+    """Files with at most `POSTED_BYTES` together; a larger one by itself."""
+    start, size = 0, 0
+    for place, entry in enumerate(entries):
+        if place > start and size + entry.size_bytes > POSTED_BYTES:
+            yield entries[start:place]
+            start, size = place, 0
+        size += entry.size_bytes
+    yield entries[start:]
+
+
+def _write_terms(connection: Connection, parameters: Mapping[str, Any]) -> None:
+    sql = queries("commit")
+    with connection.cursor(binary=True, row_factory=namedtuple_row) as cursor:
+        found = cursor.execute(sql["chunk_terms"], parameters).fetchall()
+    with connection.cursor().copy(sql["copy_terms"]) as copy:
+        for part in postings.rows(parameters["index_id"], found):
+            copy.write(part)
 
 
 def count_chunks(connection: Connection, index_id: int) -> int:

@@ -12,7 +12,7 @@ from strata.model.corpus import Vector
 
 HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
-INT4_OID = 23
+INT4_OID, INT8_OID = 23, 20
 
 _INT2 = struct.Struct(">h").pack
 _LENGTH = struct.Struct(">i").pack
@@ -20,7 +20,7 @@ _INT4 = struct.Struct(">ii").pack
 _INT8 = struct.Struct(">iq").pack
 _HALFVEC_HEAD = struct.Struct(">ihh").pack
 _ARRAY_HEAD = struct.Struct(">iiiiii").pack
-_EMPTY_ARRAY = struct.pack(">iiii", 12, 0, 0, INT4_OID)
+_SPARSEVEC_HEAD = struct.Struct(">iiii").pack
 _LENGTHS = tuple(map(_LENGTH, range(4_096)))
 
 NULL = _LENGTH(-1)
@@ -67,15 +67,46 @@ def vector(halfvec: bytes) -> Vector:
 
 def int4_arrays(values: NDArray[np.int64], lengths: Sequence[int]) -> Iterator[bytes]:
     """Arrays of these lengths, whose elements stand one after the other in `values`."""
-    packed = np.empty((len(values), 2), dtype=">i4")
-    packed[:, 0] = 4
-    packed[:, 1] = values
+    return _arrays(values, lengths, INT4_OID, 4)
+
+
+def int8_arrays(values: NDArray[np.int64], lengths: Sequence[int]) -> Iterator[bytes]:
+    """As `int4_arrays`."""
+    return _arrays(values, lengths, INT8_OID, 8)
+
+
+def _arrays(values: NDArray[np.int64], lengths: Sequence[int], oid: int, size: int) -> Iterator[bytes]:
+    packed = np.empty(len(values), dtype=[("length", ">i4"), ("value", f">i{size}")])
+    packed["length"] = size
+    packed["value"] = values
     elements = packed.tobytes()
+    empty = _ARRAY_HEAD(12, 0, 0, oid, 0, 0)[:16]
     start = 0
     for length in lengths:
         if length:
-            end = start + 8 * length
-            yield _ARRAY_HEAD(20 + 8 * length, 1, 0, INT4_OID, length, 1) + elements[start:end]
+            end = start + (4 + size) * length
+            yield _ARRAY_HEAD(end - start + 20, 1, 0, oid, length, 1) + elements[start:end]
             start = end
         else:
-            yield _EMPTY_ARRAY
+            yield empty
+
+
+def elements(arrays: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The other way round, for arrays of int4 without null as `array_send` gives them: values and lengths."""
+    bare = [array[20:] for array in arrays]
+    values = np.frombuffer(b"".join(bare), dtype=">i4").reshape(-1, 2)[:, 1].astype(np.int64)
+    return values, np.array([len(each) // 8 for each in bare], dtype=np.int64)
+
+
+def sparsevecs(
+    places: NDArray[np.int64], values: NDArray[np.float32], dimension: int, lengths: Sequence[int]
+) -> Iterator[bytes]:
+    """Vectors with so many elements; their places, from 1 and ascending, and values stand one after the other."""
+    places_bytes, values_bytes = (places - 1).astype(">i4").tobytes(), values.astype(">f4").tobytes()
+    start = 0
+    for length in lengths:
+        end = start + 4 * length
+        yield (
+            _SPARSEVEC_HEAD(12 + 8 * length, dimension, length, 0) + places_bytes[start:end] + values_bytes[start:end]
+        )
+        start = end

@@ -13,6 +13,7 @@ from strata.model.corpus import BlobKey, FileEntry, Layer
 from strata.model.jobs import Counters
 from strata.ports.clock import Advanced
 from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, RollBackRequest
+from strata.storage.postgres import statistics
 from strata.storage.postgres.chunks import (
     change_rights,
     count_chunks,
@@ -29,6 +30,7 @@ from strata.storage.postgres.queries import queries
 
 COLLECTED_ROWS = 5_000
 """Rows that one transaction of a collection deletes: locks and log stay small."""
+_ROWS_AT_ONCE = 1_000
 
 
 def begin(connection: Connection, new: NewIndex) -> int:
@@ -101,7 +103,12 @@ def count(connection: Connection, index_id: int, *, job_id: str, fence: int, lay
     counted = {"index_id": index_id, "layer": layer.value}
     if connection.execute(sql["count_layer"], counted).rowcount:
         connection.execute(sql["forget_layer_terms"], counted)
-        connection.execute(sql["count_layer_terms"], counted)
+        with connection.cursor(binary=True) as cursor:
+            weights = cursor.stream(sql["layer_weights"], counted, binary=True, size=_ROWS_AT_ONCE)
+            found = statistics.counted(row for (row,) in weights)
+        with connection.cursor().copy(sql["copy_layer_terms"]) as copy:
+            for part in statistics.rows(index_id, layer.value, found):
+                copy.write(part)
     reach("in_count_before_its_end")
 
 

@@ -179,7 +179,7 @@ class PostgresSessionStore:
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
         reach("after_commit")
         if committed.written >= LARGE_COMMIT_CHUNKS:
-            self._tidy(committed.index_id)
+            self.tidy(committed.index_id)
         if committed.written and committed.result.chunks >= self._nearest_from_rows:
             self._build_nearest(committed.index_id)
         return committed.result
@@ -204,12 +204,15 @@ class PostgresSessionStore:
         self._database.transact(lambda c: new_index.count(c, index_id, job_id=job_id, fence=fence, layer=layer))
         reach("after_count")
 
+    def tidy(self, index_id: int) -> None:
+        statement = queries("commit")["tidy"]
+        self._database.transact(lambda connection: connection.execute(statement, {"index_id": index_id}))
+
     def in_new_process(self) -> PostgresSessionStore:
         return PostgresSessionStore(self._database.in_new_process(), nearest_from_rows=self._nearest_from_rows)
 
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Statistics are fresh, pending lists merged and cells built before the first reader comes."""
-        self._tidy(request.index_id)
+        """Cells are built before the first reader comes."""
         self._build_nearest(request.index_id)
         reach("before_flip")
         result = self._database.transact(lambda connection: new_index.flip(connection, request))
@@ -227,10 +230,6 @@ class PostgresSessionStore:
 
     def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
         return new_index.collect(self._database, session_id, but_of_job=but_of_job, advanced=advanced)
-
-    def _tidy(self, index_id: int) -> None:
-        statement = queries("commit")["tidy"]
-        self._database.transact(lambda connection: connection.execute(statement, {"index_id": index_id}))
 
     def _build_nearest(self, index_id: int) -> None:
         """The commit stands whatever comes of it: without cells, searches look at every row."""

@@ -114,22 +114,18 @@ FROM rag_chunks AS r JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
 WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]) AND r.layer = ANY (%(embedded_layers)s::text[])
   AND c.embedding IS NOT NULL;
 
--- name: write_terms
--- Postings: keys for the GIN index, saturated weights for the inner product (see `strata_weight`). A sparsevec can be
--- made in SQL from its text only. (`FROM unnest(…, …)` would put the pairs aside first, which costs a sixth.)
-INSERT INTO rag_chunk_terms (index_id, chunk_id, layer, path, acl, term_keys, weights)
-SELECT r.index_id, r.chunk_id, r.layer, r.path, r.acl, p.term_keys, p.weights
+-- name: chunk_terms
+-- What the postings of some files are made of; arrays as Postgres sends them.
+SELECT r.chunk_id, r.layer, r.path, array_send(r.acl) AS acl, c.length, l.pinned_average_length AS average_length,
+       array_send(c.term_ids) AS term_ids, array_send(c.term_counts) AS term_counts
 FROM rag_chunks AS r
 JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
 JOIN rag_index_layers AS l USING (index_id, layer)
-CROSS JOIN LATERAL (
-    SELECT coalesce(array_agg((r.index_id << 32) | t.term_id), '{}') AS term_keys,
-           concat('{', string_agg(
-               t.term_id || ':' || strata_weight(t.term_count, c.length, l.pinned_average_length), ','
-           ), '}/1000000000')::sparsevec AS weights
-    FROM (SELECT unnest(c.term_ids) AS term_id, unnest(c.term_counts) AS term_count) AS t
-) AS p
 WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]);
+
+-- name: copy_terms
+-- Postings, see `postings.py`.
+COPY rag_chunk_terms (index_id, chunk_id, layer, path, acl, term_keys, weights) FROM STDIN (FORMAT BINARY);
 
 -- name: count_terms
 -- Document frequencies and the greatest weight of each term, in the order of the table's key: the rows that follow each
@@ -199,9 +195,15 @@ FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[], last_modi
 WHERE m.index_id = %(index_id)s AND m.path = ANY (%(paths)s::text[]) AND m.path = f.path;
 
 -- name: keep_left_rights
--- `files` are some that are not in the index afterwards.
+-- `files` are some that are not in the index afterwards; one without a list has been opened.
+WITH named AS MATERIALIZED (
+    SELECT path, acl FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+), opened AS (
+    DELETE FROM rag_left_rights
+    WHERE session_id = %(session_id)s AND path = ANY (ARRAY(SELECT path FROM named WHERE acl IS NULL))
+)
 INSERT INTO rag_left_rights AS r (session_id, path, acl)
-SELECT %(session_id)s, f.path, f.acl FROM jsonb_to_recordset(%(files)s::jsonb) AS f (path text, acl text[])
+SELECT %(session_id)s, path, acl FROM named WHERE acl IS NOT NULL
 ON CONFLICT (session_id, path) DO UPDATE SET acl = excluded.acl WHERE r.acl IS DISTINCT FROM excluded.acl;
 
 -- name: count_chunks

@@ -72,18 +72,12 @@ WHERE l.index_id = %(index_id)s AND l.layer = %(layer)s;
 -- name: forget_layer_terms
 DELETE FROM rag_index_terms WHERE index_id = %(index_id)s AND layer = %(layer)s;
 
--- name: count_layer_terms
+-- name: layer_weights
+SELECT sparsevec_send(weights) FROM rag_chunk_terms WHERE index_id = %(index_id)s AND layer = %(layer)s;
+
+-- name: copy_layer_terms
 -- All at once, in the order of the table's key: half the work of adding each batch to what is there.
-INSERT INTO rag_index_terms (index_id, layer, term_id, document_frequency, greatest_weight)
-SELECT %(index_id)s, %(layer)s, t.term_id, count(*),
-       max(strata_weight(t.term_count, c.length, l.pinned_average_length))
-FROM rag_index_layers AS l
-JOIN rag_chunks AS r USING (index_id, layer)
-JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
-CROSS JOIN LATERAL (SELECT unnest(c.term_ids) AS term_id, unnest(c.term_counts) AS term_count) AS t
-WHERE l.index_id = %(index_id)s AND l.layer = %(layer)s
-GROUP BY t.term_id
-ORDER BY t.term_id;
+COPY rag_index_terms (index_id, layer, term_id, document_frequency, greatest_weight) FROM STDIN (FORMAT BINARY);
 
 -- name: uncounted_layer
 SELECT l.layer FROM rag_index_layers AS l
