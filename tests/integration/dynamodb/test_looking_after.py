@@ -56,7 +56,9 @@ def test_only_uploads_that_are_late_are_listed(kit: Kit) -> None:
 def test_a_failed_job_is_listed_until_it_is_put_back_once(kit: Kit) -> None:
     accepted, lease = kit.accepted(1), kit.held()
     kit.jobs.start(accepted.job_id, lease)
-    about = ReportedFile(path="hr/страница.md", reason="It is broken.", acl=("user:ann",), named="hr/.gitignore")
+    about = ReportedFile(
+        path="hr/страница.md", reason="It is broken.", acl=("user:ann",), named="hr/.gitignore", named_acl=()
+    )
     ended = replace(accepted, status=JobStatus.ERROR, error_code="x", error_message="X.", error_about=about)
     kit.jobs.finish(ended, lease)
     (failed,) = kit.jobs.failed(accepted.tenant)

@@ -124,7 +124,11 @@ class World:
         files = list(self.files[name].values())
         said = [
             ReportedFile(
-                path=file.path, acl=file.acl, named=other.path, reason=f"About {file.texts[0]}, as {other.path} says"
+                path=file.path,
+                acl=file.acl,
+                named=other.path,
+                named_acl=other.acl,
+                reason=f"About {file.texts[0]}, as {other.path} says",
             )
             for file, other in zip(files, [*files[1:], files[0]], strict=True)
         ]

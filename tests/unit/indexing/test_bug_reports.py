@@ -75,7 +75,7 @@ class Index:
             cache=self.cache,
             objects=self.objects,
             embedder=self.embedder,
-            settings=IndexingSettings(),
+            settings=IndexingSettings(prepare_workers=1),  # the fakes are those of one process
         )
 
     def _job(self, body: bytes, kind: JobKind, session_id: str) -> tuple[Job, Lease]:

@@ -119,15 +119,18 @@ def test_notes_and_rights_come_through_the_stages(line: Line) -> None:
     noted = {"path": "a.py", "content": "x = 1\ndef f(:\n", "acl": ["user:ann"]}
     failed = {"path": "b.md", "content_hash": "0" * 64, "acl": ["group:red"]}
     skipped = {"path": "c.md", "content": " \n", "acl": []}
-    made, lease = line.accepted(json_lines(noted, failed, skipped), "jsonl")
+    rules = {"path": "d/.gitignore", "content": "*.log\n", "acl": ["user:bob"]}
+    ignored = {"path": "d/e.log", "content": "x\n"}
+    made, lease = line.accepted(json_lines(noted, failed, skipped, rules, ignored), "jsonl")
     for key in line.batches(made):
         line.stages().prepare(made, key, line.told.append)
     report = line.finish(made, lease)
     assert [(note.path, note.line, note.acl) for note in report.notes] == [("a.py", 2, ("user:ann",))]
     assert report.note_count == 1
     assert [(file.path, file.acl) for file in (*report.failed, *report.skipped)] == [
-        ("b.md", ("group:red",)), ("c.md", ()),
+        ("b.md", ("group:red",)), ("c.md", ()), ("d/e.log", None),
     ]  # fmt: skip
+    assert [(file.named, file.named_acl) for file in report.skipped] == [(None, None), ("d/.gitignore", ("user:bob",))]
 
 
 def test_an_archive_keeps_the_rights_that_it_has_no_place_for(line: Line) -> None:

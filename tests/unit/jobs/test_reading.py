@@ -100,13 +100,23 @@ def test_a_report_names_a_file_to_whom_its_acl_names(
         assert found.error_about == (files[0] if shown else None)
 
 
-@pytest.mark.parametrize(("now", "shown"), [(None, True), (("user:ann",), True), (("user:bob",), False)])
+@pytest.mark.parametrize(
+    ("then", "now", "shown"),
+    [
+        pytest.param(None, None, True, id="no list"),
+        pytest.param(("user:ann",), ("user:ann",), True, id="named then and now"),
+        pytest.param(("user:bob",), None, False, id="not named then"),
+        pytest.param(None, ("user:bob",), False, id="not named now"),
+    ],
+)
 def test_a_reason_names_another_file_to_its_readers(
-    reader: JobReader, now: tuple[str, ...] | None, shown: bool
+    reader: JobReader, then: tuple[str, ...] | None, now: tuple[str, ...] | None, shown: bool
 ) -> None:
     assert isinstance(reader.sessions, FakeSessionStore)
     reader.sessions.files["docs"] = {"hr/.gitignore": replace(file_entry("hr/.gitignore"), acl=now)}
-    ignored = ReportedFile(path="hr/a.md", reason="It is ignored by hr/.gitignore.", named="hr/.gitignore")
+    ignored = ReportedFile(
+        path="hr/a.md", reason="It is ignored by hr/.gitignore.", named="hr/.gitignore", named_acl=then
+    )
     reader.jobs.create(replace(job(job_id(3)), report=JobReport(skipped=(ignored,))))
     (said,) = reader.job(identity("ann"), job_id(3)).report.skipped
     assert said == (ignored if shown else ignored.nameless())

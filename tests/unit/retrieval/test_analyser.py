@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strata.retrieval import analyser
 from strata.retrieval.analyser import MAX_TERM_CHARACTERS, analyse, query_terms
 from strata.retrieval.bm25 import scores
 
@@ -200,3 +201,16 @@ def test_threads_agree() -> None:
         thread.join()
     assert len(results) == 4
     assert all(result == results[0] for result in results)
+
+
+def test_what_is_remembered_is_bounded_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large project has new names in every file; a common word in between is not forgotten."""
+    texts = [f"return self.{name}(value_{name})" for name in ("open", "put_all", "readLine", "x9", "flushed") * 3]
+    expected = list(map(analyse, texts))
+    remembered = analyser._TermsByToken()
+    monkeypatch.setattr(analyser, "_terms_by_token", remembered)
+    monkeypatch.setattr(analyser, "_MOST_CACHED_TOKENS", 6)
+    for text, terms in zip(texts, expected, strict=True):
+        assert analyse(text) == terms
+        assert len(remembered) + len(remembered._earlier) <= 12
+        assert "return" in remembered or "return" in remembered._earlier

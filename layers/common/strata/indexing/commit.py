@@ -106,24 +106,17 @@ def _plain(reasons: Mapping[str, str]) -> dict[str, Sequence[Note]]:
 
 
 def _reported(outcome: Outcome, notes: Mapping[str, Sequence[Note]]) -> tuple[ReportedFile, ...]:
-    wanted = outcome.wanted
-    reported = (
-        _without_hidden_name(
-            ReportedFile(
-                path=path,
-                reason=note.reason,
-                line=note.line,
-                acl=wanted.acl_of(path),
-                named=wanted.ignored_by.get(path),
-            ),
-            wanted,
-        )
-        for path in sorted(notes)
-        for note in notes[path]
-    )
+    reported = (_reported_file(outcome.wanted, path, note) for path in sorted(notes) for note in notes[path])
     return tuple(islice(reported, MAX_REPORTED_FILES))
 
 
-def _without_hidden_name(file: ReportedFile, wanted: Wanted) -> ReportedFile:
-    """A file with readers of its own is named to nobody in what is said about another one."""
-    return file if file.named is None or wanted.acl_of(file.named) is None else file.nameless()
+def _reported_file(wanted: Wanted, path: str, note: Note) -> ReportedFile:
+    named = wanted.ignored_by.get(path)
+    return ReportedFile(
+        path=path,
+        reason=note.reason,
+        line=note.line,
+        acl=wanted.acl_of(path),
+        named=named,
+        named_acl=None if named is None else wanted.acl_of(named),
+    )

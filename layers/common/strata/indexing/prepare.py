@@ -49,7 +49,8 @@ _log = logging.getLogger(__name__)
 Refusal = TypeVar("Refusal", EmbedderRejected, GeneratorRejected)
 
 BATCH_FILES = 64
-BATCH_BYTES = 2 * 1024 * 1024
+BATCH_BYTES = 512 * 1024
+LEAST_BATCH_BYTES = 64 * 1024
 PREAMBLE_BATCH_FILES = 16
 EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
@@ -181,14 +182,26 @@ class Preparer:
     preambler: Preambler | None = None
 
     def prepare(
-        self, sources: Iterable[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
+        self,
+        sources: Iterable[tuple[BlobKey, SourceFile]],
+        done: Prepared,
+        advanced: Callable[[], None],
+        *,
+        total_bytes: int = 0,
     ) -> None:
         """Prepare each source; `done` is kept up to date, and `advanced` called at least every few seconds.
+
+        Where the sources' size is known, the last batches are small, so that no worker waits long for the others.
 
         Raises `EmbedderRejected` or `GeneratorRejected` when a model has refused every file so far, what `advanced`
         raises, and `WorkerLost`.
         """
-        batches = _batches(sources, files=BATCH_FILES if self.preambler is None else PREAMBLE_BATCH_FILES)
+        batches = batches_of(
+            sources,
+            files=BATCH_FILES if self.preambler is None else PREAMBLE_BATCH_FILES,
+            workers=self.workers,
+            total_bytes=total_bytes,
+        )
         first = list(islice(batches, 2))
         if self.preambler is not None or self.workers < 2 or len(first) < 2:
             for batch in chain(first, batches):
@@ -309,16 +322,24 @@ def _add(done: Prepared, result: BatchResult) -> None:
     done.failed |= result.failed
 
 
-def _batches(
-    sources: Iterable[tuple[BlobKey, SourceFile]], *, files: int
+def batches_of(
+    sources: Iterable[tuple[BlobKey, SourceFile]], *, files: int, workers: int, total_bytes: int
 ) -> Iterator[list[tuple[BlobKey, SourceFile]]]:
+    """In order, at most `files` each; one ends with the file that reaches `BATCH_BYTES`.
+
+    Where `total_bytes` would be several batches, half of a worker's share in what is left is enough too.
+    """
     batch: list[tuple[BlobKey, SourceFile]] = []
-    size = 0
+    size, left = 0, total_bytes
     for key, source in sources:
         batch.append((key, source))
         size += len(source.content)
-        if len(batch) >= files or size >= BATCH_BYTES:
+        enough = BATCH_BYTES
+        if total_bytes > BATCH_BYTES:
+            enough = max(LEAST_BATCH_BYTES, min(BATCH_BYTES, left // (2 * workers)))
+        if len(batch) >= files or size >= enough:
             yield batch
+            left -= size
             batch, size = [], 0
     if batch:
         yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NewType
 
@@ -71,12 +71,15 @@ class JobReader:
                 paths[job.session_id].update(filter(None, (file.path, file.named)))
         acls = {session_id: self._acls(session_id, named) for session_id, named in paths.items() if named}
 
-        def may_know(job: Job, path: str | None) -> bool:
-            return path is None or identity.is_named_in(acls[job.session_id].get(path))
+        def may_know(job: Job, path: str, then: Sequence[str] | None) -> bool:
+            return identity.is_named_in(then) and identity.is_named_in(acls[job.session_id].get(path))
 
         def readable(job: Job, files: Iterable[ReportedFile]) -> tuple[ReportedFile, ...]:
-            known = (file for file in files if identity.is_named_in(file.acl) and may_know(job, file.path))
-            return tuple(file if may_know(job, file.named) else file.nameless() for file in known)
+            known = (file for file in files if may_know(job, file.path, file.acl))
+            return tuple(
+                file if file.named is None or may_know(job, file.named, file.named_acl) else file.nameless()
+                for file in known
+            )
 
         def shown(job: Job) -> ShownJob:
             skipped, failed, notes = (

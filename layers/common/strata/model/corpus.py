@@ -134,7 +134,7 @@ class ReportedFile:
     """What a job says about one file: `reason` is a short sentence for a person.
 
     `acl` is the file's own: only who may read the file may read what is said about it. `named` is another file that
-    the reason names.
+    the reason names, with a list of its own.
     """
 
     path: str
@@ -142,10 +142,11 @@ class ReportedFile:
     line: int | None = None
     acl: tuple[str, ...] | None = None
     named: str | None = None
+    named_acl: tuple[str, ...] | None = None
 
     def nameless(self) -> ReportedFile:
         """For who may read this file, but not the one that the reason names."""
-        return replace(self, reason="It is ignored by a file that you may not read.", named=None)
+        return replace(self, reason="It is ignored by a file that you may not read.", named=None, named_acl=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

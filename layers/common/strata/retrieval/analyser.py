@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from itertools import chain
 
@@ -30,7 +31,8 @@ MAX_TERM_CHARACTERS = 128
 
 _LONGEST_CACHED_TOKEN = 256
 """Longer tokens (minified code, embedded data) are analysed each time: as cache keys they would fill the memory."""
-_MOST_CACHED_TOKENS = 1 << 17
+_MOST_CACHED_TOKENS = 1 << 14
+"""Twice as many at most are remembered, up to 25 MB: names and paths of a large project are new in every file."""
 
 # Marks that survive NFKC: stress marks and vowel signs belong to their word. A soft hyphen and the joiners do not
 # divide a word either; they are removed before.
@@ -148,14 +150,21 @@ def _stop_stems() -> frozenset[str]:
 
 
 class _TermsByToken(dict[str, tuple[str, ...]]):
-    """The terms of the tokens that were met; when there are too many, it begins anew."""
+    """The terms of the tokens that were met lately; when there are many, those not met any more are forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._earlier: Mapping[str, tuple[str, ...]] = {}
 
     def __missing__(self, token: str) -> tuple[str, ...]:
-        terms: list[str] = []
-        _compound(token, terms)
-        found = tuple(terms)
+        found = self._earlier.get(token)
+        if found is None:
+            terms: list[str] = []
+            _compound(token, terms)
+            found = tuple(terms)
         if len(token) <= _LONGEST_CACHED_TOKEN:
             if len(self) >= _MOST_CACHED_TOKENS:
+                self._earlier = self.copy()
                 self.clear()
             self[token] = found
         return found

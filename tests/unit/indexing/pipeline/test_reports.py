@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from strata.indexing.commit import MAX_REPORTED_FILES
+from strata.model.corpus import ReportedFile
 from strata.model.jobs import JobReport
 from tests.support.indexed_project import Files, Project
 from tests.support.uploads import json_lines
@@ -54,6 +55,17 @@ def test_what_is_said_about_a_file_carries_its_acl(project: Project) -> None:
     assert acls == {
         "a.md": ("user:ann",), "b.bin": (), "c.md": ("group:red",), "d.md": ("group:blue",), "e.py": None,
     }  # fmt: skip
+
+
+def test_what_names_an_ignore_file_carries_the_acl_of_that_too(project: Project) -> None:
+    rules = {"path": "hr/.gitignore", "content": "*.log\n", "acl": ["user:ann"]}
+    log = {"path": "hr/a.log", "content": "x\n", "acl": ["user:bob"]}
+    (skipped,) = project.snapshot(json_lines(rules, log), "jsonl").skipped
+    assert skipped == ReportedFile(
+        path="hr/a.log", reason="It is ignored by hr/.gitignore.", acl=("user:bob",),
+        named="hr/.gitignore", named_acl=("user:ann",),
+    )  # fmt: skip
+    assert ".gitignore" not in skipped.nameless().reason
 
 
 def test_reports_are_capped_and_counters_are_not(project: Project) -> None:

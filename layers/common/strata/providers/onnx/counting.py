@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MAX_WORDS = 200_000
-"""Distinct words that are remembered; then all are forgotten and it begins anew."""
+MAX_WORDS = 100_000
+"""Distinct words that are remembered, about 15 MB; then all are forgotten and it begins anew."""
 
 _MARKS = string.punctuation.encode()
 _WORDS = (string.ascii_letters + string.digits).encode()

@@ -165,11 +165,16 @@ def _reported(entries: Sequence[Mapping[str, Any]]) -> tuple[ReportedFile, ...]:
             path=entry["path"],
             reason=entry["reason"],
             line=entry.get("line"),
-            acl=None if entry.get("acl") is None else tuple(entry["acl"]),
+            acl=_acl(entry, "acl"),
             named=entry.get("named"),
+            named_acl=_acl(entry, "named_acl"),
         )
         for entry in entries
     )
+
+
+def _acl(entry: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    return None if entry.get(name) is None else tuple(entry[name])
 
 
 def capped(files: Sequence[ReportedFile]) -> list[dict[str, Any]]:
@@ -184,6 +189,8 @@ def capped(files: Sequence[ReportedFile]) -> list[dict[str, Any]]:
             entry["acl"] = list(file.acl)
         if file.named is not None:
             entry["named"] = _storable(file.named)
+        if file.named_acl is not None:
+            entry["named_acl"] = list(file.named_acl)
         size_bytes += len(json.dumps(entry, ensure_ascii=False).encode())
         if size_bytes > _MAX_LIST_BYTES:
             break

@@ -20,8 +20,8 @@ from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 from strata.storage.postgres.storable import are_storable_terms, storable_json, storable_terms, storable_text
 
-MOST_REMEMBERED_TERMS = 300_000
-"""About 30 MB."""
+MOST_REMEMBERED_TERMS = 100_000
+"""Up to 25 MB in each process."""
 
 
 class PostgresBlobCache:
