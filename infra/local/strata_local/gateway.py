@@ -25,8 +25,8 @@ import uvicorn
 
 from strata_local.errors import LocalCloudError, PortTaken
 from strata_local.functions import Functions
+from strata_local.invocations import Buffered, Failed, Part, Piece, Started
 from strata_local.rest_events import HttpRequest, MalformedReply, event_of, match_route, reply_of
-from strata_local.runtime_api import Buffered, Failed, Part, Piece, Started
 from strata_local.stack import GatewayReply, Route, Stack
 from strata_local.tokens import InvalidToken, claims_of
 

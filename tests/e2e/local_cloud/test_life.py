@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from strata_local.errors import AlreadyRunning, LocalCloudError, PortTaken
-from strata_local.up import LocalCloud, down, running_cloud
+from strata_local.running import down, running_cloud
+from strata_local.up import LocalCloud
 from tests.support.local_stack_template import TEMPLATE
 from tests.support.waiting import eventually, process_exists
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from strata_client.sse import SseParser
-from strata_local.runtime_api import Ended, Failed, Invocation, Part, Piece, RuntimeApi, Started
+from strata_local.invocations import Ended, Failed, Invocation, Part, Piece, Started
+from strata_local.runtime_api import RuntimeApi
 from tests.support.lambda_events import ANN, rest_event
 from tests.support.sleeping_query import DELTAS, PAUSE_S
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from strata_local.runtime_api import Ended, Failed, Invocation, Part, Piece, RuntimeApi, Started
+from strata_local.invocations import Ended, Failed, Invocation, Part, Piece, Started
+from strata_local.runtime_api import RuntimeApi
 
 ROOT = Path(__file__).parents[3]
 STACK = ROOT / "tests" / "support" / "local_stack"
