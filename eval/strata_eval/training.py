@@ -21,13 +21,13 @@ from strata.retrieval.features import FeatureReranker, feature_rows
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import RERANKED_ROWS, checked_text
 from strata.retrieval.weighing import fusion_weights, shape_of
-from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet
 from strata_eval.derived import DERIVED, JUDGED_ONLY, derived_sets
 from strata_eval.indexed_sets import GIVEN, IDENTITY, folder_of, read_any_set
 from strata_eval.judgements import Golden, read_given_chunks, read_golden
 from strata_eval.learning import DERIVED_SHARE, Lesson, Pack, learn
 from strata_eval.memory import MemorySearch
+from strata_eval.resampling import paired_bootstrap
 from strata_eval.scoring import score
 from strata_eval.steps import PIPELINE_ROWS
 from strata_eval.vector_cache import CachedEmbedder
