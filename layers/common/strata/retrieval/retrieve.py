@@ -88,7 +88,9 @@ class Retriever:
             found = replace(found, notes=(*found.notes, expansion.note))
         if self.reranker is not None:
             found = self.reranker.rerank(question, found)
-        rows = merged(found.candidates, most_tokens=self.row_tokens, least_rows=question.limit)
+        # Half of them stay in any case, so that ten rows are the first ten of more.
+        least_rows = max(question.limit, len(found.candidates) // 2)
+        rows = merged(found.candidates, most_tokens=self.row_tokens, least_rows=least_rows)
         return replace(found, candidates=diversified(replace(found, candidates=rows), question.limit))
 
     def _embedded(self, text: str, expansion: Expansion) -> Vector:
