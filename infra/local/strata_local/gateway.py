@@ -35,7 +35,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_PAYLOAD_BYTES = 10 * 1024 * 1024
-START_LIMIT_S = 10.0
+START_LIMIT_S = 60.0
 STOP_PATIENCE_S = 2
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
