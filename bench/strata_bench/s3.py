@@ -14,8 +14,8 @@ from typing import Any
 
 import boto3
 
+from strata_local.free_ports import free_port
 from strata_local.processes import Child
-from strata_local.runtime_api import free_port
 
 BUCKET = "bench"
 START_LIMIT_S = 60.0

@@ -19,7 +19,7 @@ from strata.ports.embedding import Embedder
 from strata.ports.sessions import SessionStore
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.retrieve import Retriever
-from strata.settings.model import AnsweringSettings
+from strata.settings.model import AnsweringSettings, IndexingSettings
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
@@ -137,6 +137,7 @@ def workbench(choice: EmbedderChoice) -> Iterator[Workbench]:
                 embedder=embedder,
                 depth=AnsweringSettings().retrieval_depth,
                 reranker=FeatureReranker(languages=embedder.languages),
+                row_tokens=IndexingSettings().chunk_tokens,
             ),
             search=search,
             sessions=sessions,

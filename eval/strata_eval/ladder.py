@@ -22,11 +22,11 @@ from strata.ports.blobs import BlobCache
 from strata.ports.search import ChunkSearch
 from strata.ports.sessions import SessionStore
 from strata.retrieval.retrieve import checked_text
-from strata_eval.bootstrap import Difference, paired_bootstrap
 from strata_eval.dataset import JudgedSet
 from strata_eval.indexed_sets import folder_of, index_set, read_any_set
 from strata_eval.judgements import read_golden
 from strata_eval.optional_models import OptionalModels
+from strata_eval.resampling import Difference, paired_bootstrap
 from strata_eval.scoring import Rows, Scored, score
 from strata_eval.steps import FINAL, OPTIONAL, STEPS, Ask, Bench, Options, with_step
 from strata_eval.vector_cache import CachedEmbedder

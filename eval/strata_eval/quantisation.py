@@ -14,10 +14,10 @@ import numpy as np
 
 from strata.providers.onnx.description import MODEL_FILE
 from strata.providers.onnx.embedder import OnnxEmbedder
-from strata_eval.bootstrap import Difference, paired_bootstrap
 from strata_eval.dataset import JudgedSet
 from strata_eval.dense import cached_vectors, rankings, windows
 from strata_eval.metrics import hit, ndcg, precision, reciprocal_rank
+from strata_eval.resampling import Difference, paired_bootstrap
 
 GREATEST_LOSS = 0.005
 SPEED_TEXTS = 128

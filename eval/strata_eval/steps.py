@@ -16,7 +16,7 @@ from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import RERANKED_ROWS, Retriever, checked_text
 from strata.retrieval.weighing import FusionWeights, fusion_weights, shape_of
-from strata.settings.model import AnsweringSettings
+from strata.settings.model import AnsweringSettings, IndexingSettings
 from strata_eval.indexed_sets import IDENTITY, session_of
 from strata_eval.optional_models import OptionalModels
 from strata_eval.scoring import Rows
@@ -28,6 +28,7 @@ PIPELINE_ROWS = RERANKED_ROWS // 2
 """Rows of the pipeline as it ships: of so many the first ten are the ten that somebody gets who asks for ten, and they
 are of ten files or nearly."""
 DEPTH = AnsweringSettings().retrieval_depth
+ROW_TOKENS = IndexingSettings().chunk_tokens
 STRUCTURAL_WEIGHT = 0.5
 PATIENCE_S = 120.0
 """A measurement waits for a model: what a time limit cuts off is not its quality."""
@@ -119,6 +120,7 @@ class Bench:
             reranker=reranker,
             expander=expander,
             structural_weight=STRUCTURAL_WEIGHT if options.structural else 0.0,
+            row_tokens=ROW_TOKENS,
         )
         asked = self.question(text, rows=PIPELINE_ROWS if features else ROWS)
         if options.preamble:
@@ -137,7 +139,7 @@ STEPS: Mapping[str, Ask] = {
     "features": lambda bench, text: bench.retrieved(text, features=True),
 }
 """What each step asks, in the order of the ladder; `names` is the list of what the question names letter for letter,
-and the rule that twins and one file's many rows don't fill the page."""
+and the rules that neighbouring rows become one and that twins and one file's many rows don't fill the page."""
 OPTIONAL = ("structural", "cross-encoder", "rewrite", "hyde", "preamble")
 """Steps beyond the pipeline as it ships; each stands on `features` and on those before it that were kept. `structural`
 adds the neighbours over links, the others need a model of their own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,18 @@ from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.features import FeatureReranker, feature_rows
 from strata.retrieval.filters import DEFAULT_LAYERS
+from strata.retrieval.merging import merged
 from strata.retrieval.retrieve import RERANKED_ROWS, checked_text
 from strata.retrieval.weighing import fusion_weights, shape_of
-from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.dataset import JudgedSet
 from strata_eval.derived import DERIVED, JUDGED_ONLY, derived_sets
 from strata_eval.indexed_sets import GIVEN, IDENTITY, folder_of, read_any_set
 from strata_eval.judgements import Golden, read_given_chunks, read_golden
 from strata_eval.learning import DERIVED_SHARE, Lesson, Pack, learn
 from strata_eval.memory import MemorySearch
+from strata_eval.resampling import paired_bootstrap
 from strata_eval.scoring import score
-from strata_eval.steps import PIPELINE_ROWS
+from strata_eval.steps import PIPELINE_ROWS, ROW_TOKENS
 from strata_eval.vector_cache import CachedEmbedder
 
 
@@ -167,15 +168,12 @@ def train(courses: Sequence[Course], languages: frozenset[str], say: Callable[[s
 def _figures(course: Course, weights: Mapping[str, float], languages: frozenset[str]) -> dict[str, Any]:
     reranker = FeatureReranker(languages=languages, weights=weights)
     fused = [asked.retrieved.candidates for asked in course.asked]
-    ranked = [
-        diversified(
-            reranker.rerank(
-                Question(text=asked.text, session_id=course.judged.name, identity=IDENTITY), asked.retrieved
-            ),
-            PIPELINE_ROWS,
-        )
-        for asked in course.asked
-    ]
+    ranked = []
+    for asked in course.asked:
+        question = Question(text=asked.text, session_id=course.judged.name, identity=IDENTITY)
+        found = reranker.rerank(question, asked.retrieved)
+        rows = merged(found.candidates, most_tokens=ROW_TOKENS, least_rows=PIPELINE_ROWS)
+        ranked.append(diversified(replace(found, candidates=rows), PIPELINE_ROWS))
     before = score(course.judged, fused, course.golden)
     after = score(course.judged, ranked, course.golden)
     change = paired_bootstrap(before.ndcg, after.ndcg)

@@ -227,7 +227,7 @@ def left_behind(world: World, session: str) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def purged(world: World, session: str, within_s: float = 30.0) -> None:
+def purged(world: World, session: str, within_s: float = 120.0) -> None:
     limit = time.monotonic() + within_s
     while left_behind(world, session):
         assert time.monotonic() < limit, left_behind(world, session)

@@ -15,13 +15,13 @@ from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
-from strata_eval.bootstrap import paired_bootstrap
 from strata_eval.indexed_sets import index_set, read_any_set
 from strata_eval.ladder import run_set, verdict_on
 from strata_eval.learning import SIGNED, Pack, learn
 from strata_eval.memory import MemorySearch
 from strata_eval.optional_models import OptionalModels, optional_models
 from strata_eval.plotting import checked_plot, save_plot
+from strata_eval.resampling import paired_bootstrap
 from strata_eval.running import json_object, run, set_names, table_rows
 from strata_eval.steps import OPTIONAL, STEPS, Bench
 from strata_eval.training import own_chunks, read_courses, train

@@ -193,6 +193,8 @@ def job_view(status: str = "done", **changes: Any) -> dict[str, Any]:
     return {**job, **changes}
 
 
+QUERY = "/api/rag/sessions/shop/query"
+EVENTS = "/api/rag/jobs/job-1/events"
 ANSWER_TEXT = "Ретрай waits 2 s [1]. It gives up after five [2]."
 SOURCES = [
     {

@@ -190,7 +190,7 @@ class World:
 
     # --- judgement ---
 
-    def finish(self, session_id: str, jobs: Sequence[Job], *, within_s: float = 60.0, **options: Any) -> None:
+    def finish(self, session_id: str, jobs: Sequence[Job], *, within_s: float = 180.0, **options: Any) -> None:
         """What the platform does by itself: sweeps, until nothing waits."""
         limit = time.monotonic() + within_s
         while True:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
-def eventually(condition: Callable[[], Any], *, within_s: float = 15.0) -> Any:
+def eventually(condition: Callable[[], Any], *, within_s: float = 60.0) -> Any:
     """The first true result of `condition`."""
     limit = time.monotonic() + within_s
     while not (result := condition()):
@@ -27,3 +28,10 @@ def process_exists(pid: int) -> bool:
 
 def process_is_gone(pid: int) -> bool:
     return not process_exists(pid)
+
+
+def assert_apart(moments: Sequence[float], pause_s: float) -> None:
+    """Pieces that were made this far apart arrived so: a busy machine hands some over together, a buffer all."""
+    gaps = sorted(later - earlier for earlier, later in itertools.pairwise(moments))
+    assert gaps[len(gaps) // 2] > pause_s / 3
+    assert moments[-1] - moments[0] > pause_s * len(gaps) / 2

@@ -114,7 +114,7 @@ def down(
 
     Example: strata down --wipe
     """
-    from strata_local.up import down as stop
+    from strata_local.running import down as stop
 
     screen = Screen(as_json=as_json)
     folder = data_directory(data)

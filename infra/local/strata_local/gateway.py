@@ -25,8 +25,8 @@ import uvicorn
 
 from strata_local.errors import LocalCloudError, PortTaken
 from strata_local.functions import Functions
+from strata_local.invocations import Buffered, Failed, Part, Piece, Started
 from strata_local.rest_events import HttpRequest, MalformedReply, event_of, match_route, reply_of
-from strata_local.runtime_api import Buffered, Failed, Part, Piece, Started
 from strata_local.stack import GatewayReply, Route, Stack
 from strata_local.tokens import InvalidToken, claims_of
 
@@ -35,7 +35,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MAX_PAYLOAD_BYTES = 10 * 1024 * 1024
-START_LIMIT_S = 10.0
+START_LIMIT_S = 60.0
 STOP_PATIENCE_S = 2
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 

@@ -24,8 +24,8 @@ import psycopg
 from psycopg import sql
 
 from strata_local.errors import PostgresUnavailable
+from strata_local.free_ports import free_port
 from strata_local.processes import Child, User, tethered
-from strata_local.runtime_api import free_port
 
 DATABASE = "strata"
 OWNER = "postgres"

@@ -7,8 +7,6 @@ stream that has started.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import queue
 import socket
@@ -17,96 +15,18 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, BinaryIO
+from typing import Any
+
+from strata_local.invocations import Buffered, Ended, Failed, Invocation
+from strata_local.streamed_replies import BadReply, failure_told, read_chunk, read_stream, read_trailers
 
 RUNTIME = "/2018-06-01/runtime"
-DELIMITER = b"\0" * 8
-MAX_PRELUDE_BYTES = 16 * 1024
 MAX_BUFFERED_BYTES = 6 * 1024 * 1024
 TRUNCATION_GRACE_S = 2.0
 """How long a broken reply waits for the news that its process has ended, which explains it better."""
 SETTLE_LIMIT_S = 1.0
 SETTLE_STEP_S = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffered:
-    """A whole reply: what the handler returned, as JSON."""
-
-    payload: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """The head of a streamed reply. `headers` may repeat a name; cookies are among them."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """The next bytes of a streamed reply's body."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The streamed reply is complete."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The invocation ended without a (whole) reply; `error_type` is what Lambda would report."""
-
-    error_type: str
-    message: str
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-Part = Buffered | Started | Piece | Ended | Failed
-
-
-class BadReply(Exception):
-    """What the process posted breaks the protocol."""
-
-
-class Invocation:
-    """One event on its way through a function process, and the parts of the reply."""
-
-    def __init__(self, event: bytes, *, timeout_s: float) -> None:
-        self.request_id = str(uuid.uuid4())
-        self.invocation_id = uuid.uuid4().hex
-        self.event = event
-        self.timeout_s = timeout_s
-        self.deadline: float | None = None
-        self.ended = threading.Event()
-        self._parts: queue.SimpleQueue[Part] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-
-    def hand_over(self) -> int:
-        """The process has taken the event: its time runs from now. Returns the deadline in epoch milliseconds."""
-        self.deadline = time.monotonic() + self.timeout_s
-        return int((time.time() + self.timeout_s) * 1000)
-
-    def emit(self, part: Part) -> None:
-        """Add a part; nothing follows the last one (whoever ends an invocation first is right)."""
-        with self._lock:
-            if self.ended.is_set():
-                return
-            self._parts.put(part)
-            if isinstance(part, Buffered | Ended | Failed):
-                self.ended.set()
-
-    def next_part(self, timeout_s: float) -> Part | None:
-        """The next part, or None when none came in time."""
-        try:
-            return self._parts.get(timeout=max(0.0, timeout_s))
-        except queue.Empty:
-            return None
 
 
 class RuntimeApi:
@@ -212,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         api = self.server.api
         if self.path == f"{RUNTIME}/init/error":
-            api.init_error = _failure(self.headers.get("Lambda-Runtime-Function-Error-Type"), self._body())
+            api.init_error = failure_told(self.headers.get("Lambda-Runtime-Function-Error-Type"), self._body())
             api.fail(api.init_error)
             self._reply(202, {"status": "OK"})
             return
@@ -226,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self._reply(400, {"errorType": "InvalidRequestID", "errorMessage": "This invocation is not under way."})
         elif action == "error":
-            invocation.emit(_failure(self.headers.get("Lambda-Runtime-Function-Error-Type"), self._body()))
+            invocation.emit(failure_told(self.headers.get("Lambda-Runtime-Function-Error-Type"), self._body()))
             self._reply(202, {"status": "OK"})
         elif action == "response" and self.headers.get("Lambda-Runtime-Function-Response-Mode") == "streaming":
             self._take_stream(invocation)
@@ -288,113 +208,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the function's own log tells about each invocation."""
-
-
-# --- the wire format of a streamed reply -----------------------------------------------------------------------------
-
-
-def read_stream(source: BinaryIO, invocation: Invocation) -> Failed | None:
-    """Read a chunked reply to its end and emit its parts as they come, but for the last; the failure in its trailers.
-
-    Raises `BadReply`.
-    """
-    head = b""
-    started = False
-    while chunk := read_chunk(source):
-        if started:
-            invocation.emit(Piece(data=chunk))
-            continue
-        head += chunk
-        prelude, delimiter, rest = head.partition(DELIMITER)
-        if delimiter and len(prelude) + len(delimiter) <= MAX_PRELUDE_BYTES:
-            invocation.emit(parse_prelude(prelude))
-            started = True
-            if rest:
-                invocation.emit(Piece(data=rest))
-        elif len(head) > MAX_PRELUDE_BYTES:
-            raise BadReply("The first 16 KB of the reply hold no prelude with its delimiter.")
-    trailers = read_trailers(source)
-    failure = failure_of(trailers)
-    if not started and failure is None:
-        raise BadReply("The reply ended before its prelude was complete.")
-    return failure
-
-
-def read_chunk(source: BinaryIO) -> bytes:
-    """One chunk of HTTP's chunked coding; empty at the end. Raises `BadReply`."""
-    line = source.readline(1024)
-    try:
-        size = int(line.split(b";")[0], 16)
-    except ValueError:
-        raise BadReply(f"The reply broke off: {line[:40]!r} is no chunk size.") from None
-    if size == 0:
-        return b""
-    data = source.read(size)
-    if len(data) != size or source.readline(3) != b"\r\n":
-        raise BadReply("The reply broke off inside a chunk.")
-    return data
-
-
-def read_trailers(source: BinaryIO) -> dict[str, str]:
-    """The header lines after the last chunk, by lower-case name. Raises `BadReply`."""
-    trailers: dict[str, str] = {}
-    while (line := source.readline(256 * 1024)) != b"\r\n":
-        name, colon, value = line.decode("latin-1").partition(":")
-        if not colon or not line.endswith(b"\n"):
-            raise BadReply("The reply broke off in its trailers.")
-        trailers[name.strip().lower()] = value.strip()
-    return trailers
-
-
-def parse_prelude(text: bytes) -> Started:
-    """Status and headers of a streamed reply. Raises `BadReply`.
-
-    >>> parse_prelude(b'{"statusCode": 200, "headers": {"a": "1"}, "cookies": ["s=1"]}').headers
-    (('a', '1'), ('set-cookie', 's=1'))
-    """
-    try:
-        content = json.loads(text)
-        status = content["statusCode"]
-        headers = [(name, str(value)) for name, value in (content.get("headers") or {}).items()]
-        headers += [
-            (name, str(value)) for name, values in (content.get("multiValueHeaders") or {}).items() for value in values
-        ]
-        headers += [("set-cookie", str(cookie)) for cookie in content.get("cookies") or []]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadReply(f"The prelude is not valid: {type(error).__name__}: {error}.") from error
-    if not isinstance(status, int) or not 100 <= status <= 599:
-        raise BadReply(f"The prelude's statusCode is {status!r}.")
-    return Started(status=status, headers=tuple(headers))
-
-
-def failure_of(trailers: Mapping[str, str]) -> Failed | None:
-    """The error that a stream's trailers tell of, if any."""
-    error_type = trailers.get("lambda-runtime-function-error-type")
-    if error_type is None:
-        return None
-    try:
-        body = base64.b64decode(trailers.get("lambda-runtime-function-error-body", ""), validate=True)
-    except binascii.Error:
-        body = b""
-    return _failure(error_type, body)
-
-
-def _failure(error_type: str | None, body: bytes) -> Failed:
-    try:
-        detail = json.loads(body)
-    except ValueError:
-        detail = None
-    if not isinstance(detail, dict):
-        detail = {}
-    return Failed(
-        error_type=error_type or str(detail.get("errorType") or "Unhandled"),
-        message=str(detail.get("errorMessage") or ""),
-        detail=detail,
-    )
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -20,7 +20,7 @@ from moto.awslambda.models import LambdaBackend
 from moto.core.config import default_user_config
 from moto.stepfunctions.parser.backend.execution import BaseExecutionWorkerCommunication
 
-from strata_local.runtime_api import Buffered, Failed
+from strata_local.invocations import Buffered, Failed
 from strata_local.stack import ACCOUNT, EXECUTION_ENDED, REGION, Stack
 
 Invoke = Callable[[str, Mapping[str, Any]], None]

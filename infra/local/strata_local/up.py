@@ -1,40 +1,38 @@
-"""The whole stack up and down: `LocalCloud` starts it in this process, `down` ends one that runs in another.
+"""The whole stack: `LocalCloud` starts it in this process and stops it; `running.down` ends one in another process.
 
     with LocalCloud(Path(".strata"), report=print) as cloud:
         cloud.warm()
         ...
 
 The data directory holds Postgres' files, logs, secrets and `state.json`, which tells other processes where a running
-cloud is. A file lock says whether one runs: it goes with its process, however that ends.
+cloud is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import fcntl
 import json
 import os
 import re
-import shutil
-import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from strata_local.aws import LocalAws
-from strata_local.errors import AlreadyRunning, LocalCloudError, NotRunning
+from strata_local.errors import NotRunning
 from strata_local.functions import Functions, Limits
 from strata_local.gateway import Gateway, GatewayServer
+from strata_local.invocations import Buffered, Failed
 from strata_local.postgres import BundledPostgres, DatabaseUrls, existing_database
 from strata_local.rest_events import HttpRequest, event_of, match_route
-from strata_local.runtime_api import Buffered, Failed
+from strata_local.running import RunningCloud, only_one
 from strata_local.schedules import Schedules
 from strata_local.stack import Stack
 from strata_local.template import load_stack, parameters_of
@@ -42,7 +40,6 @@ from strata_local.tokens import LOCAL_CLAIMS, load_secret
 
 DEFAULT_PORT = 8000
 DEFAULT_TEMPLATE = Path(__file__).resolve().parents[2] / "template.yaml"
-DOWN_PATIENCE_S = 60.0
 STOP_NEWS_S = 20.0
 
 _OWN_PARAMETERS = frozenset({"Runtime", "ModelDirectory", "IndexDatabaseUrl", "QueryDatabaseUrl"})
@@ -51,17 +48,6 @@ _DATABASE_PARAMETERS = {"IndexDatabaseUrl", "QueryDatabaseUrl"}
 
 Report = Callable[[str], None]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningCloud:
-    """What `state.json` says about a cloud that is ready."""
-
-    pid: int
-    api_url: str
-    aws_url: str
-    environment: Mapping[str, str]
-    """What the functions get: with it in its environment, a process here can use the same database and stores."""
 
 
 class LocalCloud:
@@ -191,7 +177,7 @@ class LocalCloud:
 
     def _start(self, running: contextlib.ExitStack) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
-        running.enter_context(_only_one(self.data_directory))
+        running.enter_context(only_one(self.data_directory))
         gateway = GatewayServer(
             port=self._port, log_path=self.logs / "gateway.log"
         )  # first: a taken port costs nothing
@@ -297,85 +283,6 @@ class LocalCloud:
         if part is None:
             raise NotRunning("The local cloud is not running.")
         return part
-
-
-def running_cloud(data_directory: Path) -> RunningCloud | None:
-    """The cloud that runs in this data directory and is ready, if one is."""
-    if _holder(data_directory) is None:
-        return None
-    try:
-        return RunningCloud(**json.loads((data_directory / "state.json").read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None  # still starting
-
-
-def down(data_directory: Path, *, wipe: bool = False) -> bool:
-    """End the cloud that runs in this data directory; whether one ran. `wipe` removes the data as well.
-
-    Raises `LocalCloudError` when it does not end, or when the directory to be wiped is not one of ours.
-    """
-    pid = _holder(data_directory)
-    if pid is not None:
-        if pid == os.getpid():
-            raise LocalCloudError("The local cloud runs in this very process: call its stop().")
-        # The holder of the lock wrote this number and lives: it can't be another program's.
-        os.kill(pid, signal.SIGTERM)
-        limit = time.monotonic() + DOWN_PATIENCE_S
-        while _holder(data_directory) is not None:
-            if time.monotonic() > limit:
-                raise LocalCloudError(f"Process {pid} does not end; its log is in {data_directory / 'logs'}.")
-            time.sleep(0.1)
-    if wipe and data_directory.exists():
-        if not (data_directory / "lock").exists():
-            raise LocalCloudError(f"{data_directory} holds no local cloud; nothing was removed.")
-        shutil.rmtree(data_directory)
-    return pid is not None
-
-
-@contextlib.contextmanager
-def _only_one(data_directory: Path) -> Iterator[None]:
-    """Hold the data directory's lock. Raises `AlreadyRunning`."""
-    with (data_directory / "lock").open("a+", encoding="ascii") as lock:
-        if not _locked(lock, fcntl.LOCK_EX, patience_s=0.3):
-            cloud = running_cloud(data_directory)
-            where = f"at {cloud.api_url} (process {cloud.pid})" if cloud is not None else "here, and is still starting"
-            raise AlreadyRunning(f"A local cloud runs already {where}; `strata down` ends it.")
-        (data_directory / "state.json").unlink(missing_ok=True)  # of one that was killed
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
-
-
-def _holder(data_directory: Path) -> int | None:
-    """The process that holds the data directory's lock."""
-    path = data_directory / "lock"
-    if not path.exists():
-        return None
-    with path.open(encoding="ascii") as lock:
-        limit = time.monotonic() + 1.0
-        while not _locked(lock, fcntl.LOCK_SH):
-            lock.seek(0)
-            if (written := lock.read().strip()).isdigit():
-                return int(written)
-            if time.monotonic() > limit:
-                raise LocalCloudError(f"{path} is held by a process that did not write its number.")
-            time.sleep(0.01)
-    return None
-
-
-def _locked(file: IO[str], kind: int, *, patience_s: float = 0.0) -> bool:
-    """Whether the lock could be taken; it goes when the file is closed. A look at it lasts microseconds."""
-    limit = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= limit:
-                return False
-            time.sleep(0.02)
-        else:
-            return True
 
 
 def _named_in(environment: Mapping[str, str], parameters: Collection[str]) -> dict[str, str]:

@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from strata_local.errors import AlreadyRunning, LocalCloudError, PortTaken
-from strata_local.up import LocalCloud, down, running_cloud
+from strata_local.running import down, running_cloud
+from strata_local.up import LocalCloud
 from tests.support.local_stack_template import TEMPLATE
 from tests.support.waiting import eventually, process_exists
 
@@ -101,7 +102,7 @@ def test_down_ends_it_and_leaves_no_process(
     assert found.pid == process.pid
     assert httpx.get(f"{found.api_url}/health", trust_env=False).status_code == 200
     assert down(data) is True
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert not any(process_exists(pid) for pid in pids)
     assert running_cloud(data) is None
     assert not (data / "state.json").exists()
@@ -123,7 +124,7 @@ def test_when_it_is_killed_its_children_end_too(
 def test_ctrl_c_ends_it(program: tuple[subprocess.Popen[str], list[int], list[str]]) -> None:
     process, pids, _ = program
     process.send_signal(2)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert not any(process_exists(pid) for pid in pids)
 
 

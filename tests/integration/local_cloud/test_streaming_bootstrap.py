@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from strata_local.runtime_api import Ended, Failed, Invocation, Part, Piece, RuntimeApi, Started
+from strata_local.invocations import Ended, Failed, Invocation, Part, Piece, Started
+from strata_local.runtime_api import RuntimeApi
 
 ROOT = Path(__file__).parents[3]
 STACK = ROOT / "tests" / "support" / "local_stack"
@@ -164,7 +165,7 @@ def test_sigterm_runs_the_end_of_the_lifespan(api: RuntimeApi) -> None:
         api.submit(invocation)
         assert [type(part) for _, part in parts_of(invocation)] == [Started, Ended]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
         assert (Path(folder) / "ended").exists()
 
 
@@ -175,7 +176,7 @@ def test_the_process_ends_with_its_runtime_api() -> None:
     runtime_api.submit(invocation)
     parts_of(invocation)
     runtime_api.close()
-    assert process.wait(10) == 1
+    assert process.wait(60) == 1
 
 
 class _RecordingServer(HTTPServer):

@@ -123,3 +123,11 @@ def test_as_many_rows_as_there_are_in_their_order_each_once() -> None:
         assert shown == sorted(set(shown))
         if rows:
             assert shown[0] == rows[0].chunk_id
+
+
+def test_a_part_of_a_copy_gives_way_to_a_larger_one() -> None:
+    whole = row("pkg1/a.py", C0, (1, 40), content="one\ntwo", blob_sha="same")
+    part = row("pkg2/a.py", C0, (21, 40), content="two", blob_sha="same")
+    rest = row("b.py", C0, (1, 9))
+    assert [found.path for found in shown_of([whole, part, rest], limit=2)] == ["pkg1/a.py", "b.py"]
+    assert [found.path for found in shown_of([part, whole, rest], limit=2)] == ["pkg2/a.py", "pkg1/a.py"]

@@ -10,13 +10,14 @@ import pytest
 from strata.errors import InvalidPath, InvalidQuery, InvalidRequest, SessionNotFound
 from strata.model.access import Session
 from strata.model.asking import Filter, Question
-from strata.model.corpus import Layer, Vector, Vectors
+from strata.model.corpus import EmbeddedChunk, Layer, Vector, Vectors
 from strata.retrieval.analyser import analyse
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.retrieve import RERANKED_ROWS, Retriever, checked_text
 from tests.support.chunk_search import FakeChunkSearch, IndexedChunk
 from tests.support.factories import EMBEDDING_MODEL, embedded_chunk, identity, unit_vector
+from tests.support.parsing import parsed
 
 
 class StrictEmbedder:
@@ -186,3 +187,29 @@ def test_ten_rows_are_the_first_ten_of_more(search: FakeChunkSearch) -> None:
 
 def test_a_question_names_files_as_they_are_stored() -> None:
     assert checked_text("see docs/e\u0301te\u0301.md") == "see docs/\u00e9t\u00e9.md"
+
+
+def test_neighbouring_rows_become_one_where_more_are_found_than_asked_for(
+    search: FakeChunkSearch, embedder: StrictEmbedder
+) -> None:
+    text = "".join(f"def secret_{number}():\n    return reset({number})\n\n\n" for number in range(30))
+    chunks = parsed("c.py", text, chunk_tokens=60).chunks
+    search.chunks["one"] = [
+        IndexedChunk(
+            number,
+            EmbeddedChunk(
+                chunk=chunk, embedding=unit_vector(chunk.content), term_counts=Counter(analyse(chunk.content))
+            ),
+            "f" * 64,
+            text,
+            metadata=chunk.metadata,
+        )
+        for number, chunk in enumerate(chunks, 1)
+    ]
+    together = Retriever(search=search, embedder=embedder, depth=50, row_tokens=500)
+    code = Filter(layers=(Layer.C0_SOURCE_CHUNKS,))
+    asked = [replace(question("reset a secret"), filter=code, limit=limit) for limit in (1, 3)]
+    (row,) = together.retrieve(asked[0]).candidates
+    assert row.content == "\n".join(text.split("\n")[row.span.start - 1 : row.span.end])
+    assert row.also
+    assert [len(together.retrieve(one).candidates) for one in asked] == [1, 3]

@@ -11,21 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata_local.runtime_api import (
-    DELIMITER,
-    MAX_PRELUDE_BYTES,
-    BadReply,
-    Buffered,
-    Ended,
-    Failed,
-    Invocation,
-    Part,
-    Piece,
-    Started,
-    failure_of,
-    parse_prelude,
-    read_stream,
-)
+from strata_local.invocations import Buffered, Ended, Failed, Invocation, Part, Piece, Started
+from strata_local.streamed_replies import DELIMITER, MAX_PRELUDE_BYTES, BadReply, failure_of, parse_prelude, read_stream
 
 PRELUDE = b'{"statusCode":200,"headers":{"content-type":"text/event-stream"}}'
 

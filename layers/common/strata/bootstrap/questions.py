@@ -39,14 +39,15 @@ def warm_answering() -> None:
 
 @cache
 def retriever() -> Retriever:
-    settings = environment.settings().answering
+    settings = environment.settings()
     return Retriever(
         search=stores.chunk_search(),
         embedder=models.embedder(),
-        depth=settings.retrieval_depth,
-        structural_weight=settings.structural_weight,
+        depth=settings.answering.retrieval_depth,
+        structural_weight=settings.answering.structural_weight,
         reranker=reranker(),
         expander=models.expander(),
+        row_tokens=settings.indexing.chunk_tokens,
     )
 
 
@@ -81,6 +82,7 @@ def _retrieval_version() -> str:
         models.pipeline_version(),
         str(settings.answering.retrieval_depth),
         str(settings.answering.structural_weight),
+        str(settings.indexing.chunk_tokens),
         chosen.name,
         chosen.model,
         str(chosen.rows),

@@ -74,7 +74,7 @@ class Search(SearchOptions):
 
 
 class AlsoView(View):
-    """A row that this one stands for: the same lines in another layer, or a copy of the file."""
+    """A row that this one stands for: a neighbour taken in, its lines in another layer, a copy of the file."""
 
     layer: Layer
     path: str
@@ -115,7 +115,10 @@ class ExplanationView(View):
 
 
 class RowView(View):
-    """A ranked chunk with every ranking field; `explain` where it was asked for."""
+    """A ranked chunk with every ranking field; `explain` where it was asked for.
+
+    `content` and the span also hold the neighbours that it took in; `also` names those, and rows that show the same.
+    """
 
     path: str
     layer: Layer

@@ -19,7 +19,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nlargest
 from itertools import accumulate, chain
@@ -27,7 +27,16 @@ from typing import NamedTuple
 
 from strata.indexing.passages import DEFAULT_PRICE, Passage, Symbol
 from strata.indexing.reading import source_lines
-from strata.model.corpus import Chunk, Document, Layer, Span
+from strata.model.corpus import (
+    BLANKS_BEFORE,
+    TABLE_HEADER,
+    TOKENS,
+    VERBATIM_LAYERS,
+    Chunk,
+    Document,
+    Layer,
+    Span,
+)
 from strata.ports.embedding import TokenCounter
 
 CHARACTERS_PER_TOKEN = 16
@@ -202,7 +211,11 @@ class _Cutter:
         self._budget = max(1, header.limit - header.weight - self._symbol_tokens)
         self._overlap = overlap
         self._first = passage.document.span.start if passage.verbatim else 1
-        self._surely_fits = not passage.tables and _most_tokens(passage.document.content, lines) <= self._budget
+        self._surely_fits = (
+            not passage.verbatim
+            and not passage.tables
+            and _most_tokens(passage.document.content, lines) <= self._budget
+        )
 
     @property
     def layer(self) -> Layer:
@@ -229,7 +242,9 @@ class _Cutter:
             metadata = {**metadata, "symbols": names} | ({"qualified_name": names[0]} if len(names) == 1 else {})
         if self._passage.tables and (table := self._tables.get(piece.start)):
             header = f"{header}\n{table}"
-            metadata = {**metadata, "table_header": table}
+            metadata = {**metadata, TABLE_HEADER: table}
+        if self._passage.verbatim and piece.text is None:
+            metadata = {**metadata, TOKENS: self._sums[piece.end] - self._sums[piece.start]}
         return Chunk(
             path=path,
             layer=document.layer,
@@ -441,6 +456,18 @@ def _chunks(path: str, cutters: Iterable[_Cutter]) -> Iterator[Chunk]:
             ordinal = ordinals.get(cutter.layer, 0)
             ordinals[cutter.layer] = ordinal + 1
             yield cutter.chunk(path, ordinal, piece)
+
+
+def with_gaps_marked(chunks: Sequence[Chunk], lines: Sequence[str]) -> tuple[Chunk, ...]:
+    """A file's chunks, with a mark on those between which and the chunk before more than empty lines were left out."""
+    end: dict[Layer, int] = {}
+    marked: list[Chunk] = []
+    for chunk in chunks:
+        left_out = lines[end.get(chunk.layer, chunk.span.start) : chunk.span.start - 1]
+        if chunk.layer in VERBATIM_LAYERS:
+            end[chunk.layer] = chunk.span.end
+        marked.append(replace(chunk, metadata={**chunk.metadata, BLANKS_BEFORE: True}) if any(left_out) else chunk)
+    return tuple(marked)
 
 
 def _parents(symbols: Sequence[Symbol]) -> list[int]:

@@ -17,13 +17,13 @@ from typing import TypeVar
 import numpy as np
 
 from strata.errors import AboutFile, EmbedderRejected, FileUnreadable, GeneratorRejected
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking import Chunker, with_gaps_marked
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
 from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.passages import ParsedSource, Parser
-from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text
+from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text, source_lines
 from strata.indexing.side_by_side import SideBySide
 from strata.model.chat import ModelUsage
 from strata.model.corpus import (
@@ -84,19 +84,21 @@ def parser_for(path: str) -> Parser:
 
 def parse_file(source: SourceFile, chunker: Chunker) -> ParsedFile:
     """One file's chunks. Raises `FileUnreadable`."""
-    parsed = _parsed(source)
-    return _file(parsed, chunker.cut([(source.path, parsed.passages)])[0])
+    text, parsed = _parsed(source)
+    return _file(text, parsed, chunker.cut([(source.path, parsed.passages)])[0])
 
 
-def _file(parsed: ParsedSource, chunks: tuple[Chunk, ...]) -> ParsedFile:
-    return ParsedFile(chunks=chunks, links=parsed.links, notes=parsed.notes)
+def _file(text: str, parsed: ParsedSource, chunks: Sequence[Chunk]) -> ParsedFile:
+    return ParsedFile(chunks=with_gaps_marked(chunks, source_lines(text)), links=parsed.links, notes=parsed.notes)
 
 
-def _parsed(source: SourceFile) -> ParsedSource:
-    parsed = parser_for(source.path)(source.path, read_text(source.path, source.content))
+def _parsed(source: SourceFile) -> tuple[str, ParsedSource]:
+    """The file's text and what its parser makes of it. Raises `FileUnreadable`."""
+    text = read_text(source.path, source.content)
+    parsed = parser_for(source.path)(source.path, text)
     itself = Link(kind=LinkKind.DEFINES, symbol="", target=source.path, line=1, is_path=True)
     fitting = (link for link in parsed.links if max(len(link.target), len(link.symbol)) <= MAX_NAME_CHARACTERS)
-    return replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)))
+    return text, replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)))
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
@@ -231,10 +233,10 @@ class Preparer:
     def _parse(
         self, batch: Sequence[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
     ) -> list[_Readable]:
-        files: list[tuple[BlobKey, SourceFile, ParsedSource]] = []
+        files: list[tuple[BlobKey, SourceFile, str, ParsedSource]] = []
         for key, source in batch:
             try:
-                files.append((key, source, _parsed(source)))
+                files.append((key, source, *_parsed(source)))
             except FileUnreadable as error:
                 done.failed[source.path] = error.message
             except MemoryError:
@@ -244,10 +246,10 @@ class Preparer:
                 _log.error("A parser failed: %s at %s:%s", type(error).__name__, where.filename, where.lineno)
                 done.failed[source.path] = f"Its parser failed on it ({type(error).__name__}); please report the file."
             advanced()
-        cut = self.chunker.cut([(source.path, parsed.passages) for _, source, parsed in files])
+        cut = self.chunker.cut([(source.path, parsed.passages) for _, source, _, parsed in files])
         return [
-            _Readable(key=key, source=source, parsed=_file(parsed, chunks))
-            for (key, source, parsed), chunks in zip(files, cut, strict=True)
+            _Readable(key=key, source=source, parsed=_file(text, parsed, chunks))
+            for (key, source, text, parsed), chunks in zip(files, cut, strict=True)
         ]
 
     def _preamble(

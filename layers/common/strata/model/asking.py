@@ -85,7 +85,7 @@ class Expansion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Also:
-    """A row that is not shown because another one shows the same: its layer, and where it stands."""
+    """A row that is not shown because another one shows it: its layer, and where it stands."""
 
     layer: Layer
     path: str
@@ -137,7 +137,8 @@ class Candidate:
     the cosine distance (0 to 2), `bm25` the BM25 score (0 without a word of the question). A search gives both for
     every row, whichever list found it; None means that the search had no vector, or no words. `exact_rank` is the
     row's place among those that hold a name or a quoted phrase of the question, `structural_rank` its place among the
-    neighbours of the best rows. `also` names the rows that this one stands for.
+    neighbours of the best rows. `also` names the rows that this one stands for; `content`
+    and `span` hold those of its own layer and file, its neighbours, too.
     """
 
     chunk_id: int

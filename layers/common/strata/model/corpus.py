@@ -56,6 +56,17 @@ EMBEDDED_LAYERS = frozenset(
 """Layers whose chunks get a vector. The others say again, piece by piece, what these hold, and are found by words and
 names; one that holds none of them comes last."""
 
+VERBATIM_LAYERS = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
+"""Layers whose chunks hold the source itself, between the lines of their span."""
+
+TOKENS = "tokens"
+"""In the metadata of a chunk of these layers: how long its content is, as it was counted when it was cut; not known of
+a part of a line."""
+BLANKS_BEFORE = "blanks_before"
+"""In their metadata, true where a line that was left out between the chunk before and this one is not quite empty."""
+TABLE_HEADER = "table_header"
+"""In a chunk's metadata: the header of the table whose rows it begins with."""
+
 
 def blob_sha_of(content: bytes) -> str:
     """SHA-256 of a file's bytes, 64 lower-case hex digits: the name of the blob."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from strata.model.asking import Also, Candidate, Retrieved
-from strata.model.corpus import Layer, Span
+from strata.model.corpus import VERBATIM_LAYERS, Layer, Span
 
 FILE_SHARE = 0.4
 """Share of the result that one file's rows may take while other files have rows to show; two rows at least. Not where
@@ -29,7 +29,6 @@ _FAMILIES = (
 )
 """Layers that show the same lines in two ways."""
 _FUNCTIONS = frozenset({"function", "method"})
-_TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
 
 
 def preference(row: Candidate) -> tuple[int, int]:
@@ -94,7 +93,7 @@ def shows_the_same(row: Candidate, better: Candidate) -> bool:
         return False
     common = _common_lines(row.span, better.span)
     of_row, of_better = common / _lines(row.span), common / _lines(better.span)
-    if better.layer in _TEXT:
+    if better.layer in VERBATIM_LAYERS:
         return of_row >= (FUNCTION_LINES if _is_function(row) else SAME_LINES)
     short = _is_function(better) and _lines(better.span) <= SHORT_FUNCTION_LINES
     return of_row >= SAME_LINES and (short or of_better >= SAME_LINES)
@@ -105,11 +104,13 @@ def _is_function(row: Candidate) -> bool:
 
 
 def _is_copy(row: Candidate, better: Candidate) -> bool:
-    """The same place in a file with the same bytes."""
+    """The same place in a file with the same bytes, or a part of it."""
     return (
         row.path != better.path
-        and (row.blob_sha, row.layer, row.span) == (better.blob_sha, better.layer, better.span)
-        and row.content == better.content
+        and (row.blob_sha, row.layer) == (better.blob_sha, better.layer)
+        and better.span.start <= row.span.start
+        and row.span.end <= better.span.end
+        and row.content in better.content
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strata.model.asking import Candidate, Explanation, Question, Retrieved, ScorePart
-from strata.model.corpus import Layer
+from strata.model.corpus import VERBATIM_LAYERS
 from strata.retrieval.analyser import analyse, query_terms
 from strata.retrieval.crowding import PRICE, spread
 from strata.retrieval.intent import describes_code, tells_what_code_does
@@ -60,7 +60,6 @@ _BEST_ROWS = 10
 _FILE_ROWS = 4
 _MOST_IDENTIFIERS = 30
 _UNSEEN = ""
-_TEXT = frozenset({Layer.C0_SOURCE_CHUNKS, Layer.D3_SECTION_INDEX})
 _PROSE = re.compile(r"\.(?:md|mdx|markdown|rst|txt|text|html?|adoc|org|ipynb|pdf|tex)\Z", re.IGNORECASE)
 
 Floats = NDArray[np.float64]
@@ -165,7 +164,7 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
     file_bm25 = files.sums(bm25) / _FILE_ROWS
     file_words = words.share(files.any(words.held))
     source = np.array([_PROSE.search(row.path) is None for row in rows], dtype=np.float64)
-    is_text = np.array([row.layer in _TEXT for row in rows], dtype=np.float64)
+    is_text = np.array([row.layer in VERBATIM_LAYERS for row in rows], dtype=np.float64)
     plain = float(not shape.identifiers) * min(1.0, max(0.0, 2.0 - shape.words / SHORT_QUESTION_WORDS))
     columns: dict[str, Floats] = {
         "cosine": cosine,

@@ -10,7 +10,7 @@ from functools import cache
 
 _LETTER = re.compile(r"[^\W\d_]")
 # Linear in the text's length: a question is anybody's.
-_TOKEN = re.compile(r"`[^`\n]{1,200}`|[\w./:]+(?:\(\))?")
+_TOKEN = re.compile(r"(`[^`\n]{1,200}`|[\w./:]+(?:\(\))?)")
 _NAME_MARK = re.compile(r"\w_\w|[a-z0-9][A-Z]|\w[./]\w|\w::\w|\w\(\)$")
 _CYRILLIC_ONLY = {"і": "uk", "ї": "uk", "є": "uk", "ґ": "uk", "ў": "be", "ј": "sr", "љ": "sr", "њ": "sr", "ђ": "sr"}
 _LATIN_ONLY = {
@@ -46,7 +46,9 @@ def language_shares(text: str) -> dict[str, float]:
     >>> language_shares("Как работает SessionLock?"), language_shares("how does the lock work")
     ({'ru': 1.0}, {'en': 1.0})
     """
-    prose = _TOKEN.sub(lambda match: " " if _name(match.group()) else match.group(), text)
+    pieces = _TOKEN.split(text)
+    names = set(filter(_name, set(pieces[1::2])))
+    prose = "".join([" " if piece in names else piece for piece in pieces])
     if not _LETTER.search(prose):
         prose = text
     letters: Counter[str] = Counter()
@@ -73,7 +75,7 @@ def identifiers(text: str) -> tuple[str, ...]:
     >>> identifiers("Why does `retry` of SessionLock.acquire() fail?")
     ('retry', 'SessionLock.acquire()')
     """
-    return tuple(dict.fromkeys(name for token in _TOKEN.findall(text) if (name := _name(token))))
+    return tuple(dict.fromkeys(filter(None, map(_name, dict.fromkeys(_TOKEN.findall(text))))))
 
 
 def _name(token: str) -> str:

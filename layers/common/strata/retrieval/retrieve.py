@@ -18,6 +18,7 @@ from strata.ports.search import ChunkSearch, SearchRequest
 from strata.retrieval.analyser import leading_terms, query_terms
 from strata.retrieval.diversity import diversified
 from strata.retrieval.filters import DEFAULT_LAYERS, checked_paths
+from strata.retrieval.merging import merged
 from strata.retrieval.naming import names_in
 from strata.retrieval.weighing import fusion_weights, shape_of
 
@@ -41,7 +42,8 @@ class Retriever:
     `depth` is how many rows each list (dense, lexical) gives to the fusion; with a reranker, `RERANKED_ROWS` of the
     fused ones are ranked anew before the best are returned. An `expander` adds other words to what is searched for;
     rows are still ranked anew by the question as it was asked. With a `structural_weight` the neighbours of the best
-    rows over links are a list of the fusion, too.
+    rows over links are a list of the fusion, too. Neighbouring rows of a file become one of up
+    to `row_tokens`.
     """
 
     search: ChunkSearch
@@ -50,6 +52,7 @@ class Retriever:
     reranker: Reranker | None = None
     expander: Expander | None = None
     structural_weight: float = 0.0
+    row_tokens: int = 0
 
     def retrieve(self, question: Question) -> Retrieved:
         """The best `question.limit` chunks that the caller may read, best first: by meaning, by words and by names.
@@ -85,7 +88,10 @@ class Retriever:
             found = replace(found, notes=(*found.notes, expansion.note))
         if self.reranker is not None:
             found = self.reranker.rerank(question, found)
-        return replace(found, candidates=diversified(found, question.limit))
+        # Half of them stay in any case, so that ten rows are the first ten of more.
+        least_rows = max(question.limit, len(found.candidates) // 2)
+        rows = merged(found.candidates, most_tokens=self.row_tokens, least_rows=least_rows)
+        return replace(found, candidates=diversified(replace(found, candidates=rows), question.limit))
 
     def _embedded(self, text: str, expansion: Expansion) -> Vector:
         """The question's vector; with an expansion the middle of the question's, the rewritten one's and the passage's.

@@ -148,7 +148,7 @@ def test_migrate_asks_for_the_owners_address(run: Run, monkeypatch: pytest.Monke
 
 
 def test_a_missing_package_is_told_with_the_way_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "strata_local.up", None)
+    monkeypatch.setitem(sys.modules, "strata_local.running", None)
 
     outcome = run("down")
 

@@ -6,6 +6,7 @@ Postgres can make a sparsevec from its text only, which takes it three times wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -34,14 +35,14 @@ def rows(index_id: int, chunks: Sequence[Any]) -> Iterator[bytes]:
         copying.sparsevecs(terms, weights, TERM_SPACE, sizes),
         strict=True,
     )
-    index = copying.int8(index_id)
+    index, text = copying.int8(index_id), cache(copying.text)
     packed_rows = (
         copying.row(
             (
                 index,
                 copying.int8(chunk.chunk_id),
-                copying.text(chunk.layer),
-                copying.text(chunk.path),
+                text(chunk.layer),
+                text(chunk.path),
                 copying.NULL if chunk.acl is None else copying.bytea(chunk.acl),
                 keys,
                 sparse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from strata_eval.bootstrap import paired_bootstrap
+from strata_eval.resampling import paired_bootstrap
 
 
 def test_the_same_scores_differ_by_nothing() -> None:
