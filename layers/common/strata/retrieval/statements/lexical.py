@@ -100,16 +100,16 @@ lexical AS (
     ) AS matching
 )""")
 
-# OFFSET 0: a row is scored once, and only those that may come into the list are looked at further.
+# OFFSET 0: a row is scored once, and only if it may be found at all: its readers and its path cost less to look at.
 _SCORED = sql.SQL("""
     SELECT chunk.chunk_id, bm25, {preferences}
     FROM (
         SELECT chunk.*, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25
         FROM rag_chunk_terms AS chunk
-        WHERE {found} AND chunk.index_id = %(index_id)s::bigint AND {in_layers}
+        WHERE {found} AND {matching}
         OFFSET 0
     ) AS chunk
-    WHERE bm25 > 0 AND bm25 >= (SELECT bm25 FROM threshold) AND {matching} AND {in_session} AND {only_if}""")
+    WHERE bm25 > 0 AND bm25 >= (SELECT bm25 FROM threshold) AND {in_session} AND {only_if}""")
 _FOUND_BY_WORDS = sql.SQL("chunk.term_keys && (SELECT keys FROM remaining)")
 
 _NO_LEXICAL = sql.SQL("""
@@ -140,13 +140,7 @@ def lexical_list(shape: Shape) -> sql.Composable:
     filter = shape.filter
     preferences, preferred_first = conditions.preferences(filter)
     matching, in_session = conditions.matching(filter), conditions.IN_SESSION
-    scored = partial(
-        _SCORED.format,
-        preferences=preferences,
-        matching=matching,
-        in_session=in_session,
-        in_layers=conditions.in_layers("chunk", filter),
-    )
+    scored = partial(_SCORED.format, preferences=preferences, matching=matching, in_session=in_session)
     return _LEXICAL.format(
         leading=_LEADING.format(leading_weight=sql.Literal(LEADING_WEIGHT)) if shape.leads else sql.SQL(""),
         preferences=preferences,
