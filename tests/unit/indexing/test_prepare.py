@@ -10,14 +10,11 @@ from strata.errors import EmbedderRejected, EmbedderUnavailable, LockLost
 from strata.indexing import prepare as prepare_module
 from strata.indexing.chunking import Chunker
 from strata.indexing.prepare import (
-    BATCH_BYTES,
     BATCH_FILES,
     EMBED_CHUNKS,
-    LEAST_BATCH_BYTES,
     MOST_LINKS,
     Prepared,
     Preparer,
-    batches_of,
     embed,
     parse_file,
 )
@@ -166,24 +163,6 @@ def test_files_are_kept_batch_by_batch() -> None:
     with pytest.raises(LockLost):
         preparer.prepare(keyed(files), done, stop_later)
     assert kept_paths(cache) == sorted(files)[:BATCH_FILES]
-
-
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_the_last_batches_are_small(workers: int) -> None:
-    files: dict[str, str | bytes] = {f"{number:04}.txt": b"x" * 30_000 for number in range(200)}
-    total_bytes = 200 * 30_000
-    found = list(batches_of(keyed(files), files=BATCH_FILES, workers=workers, total_bytes=total_bytes))
-    sizes = [sum(len(source.content) for _, source in batch) for batch in found]
-    assert [source.path for batch in found for _, source in batch] == sorted(files)
-    assert max(sizes) < BATCH_BYTES + 30_000
-    for place, size in enumerate(sizes):
-        assert size < max(LEAST_BATCH_BYTES, sum(sizes[place:]) / (2 * workers)) + 30_000
-    assert len(found) < 200 * 30_000 / BATCH_BYTES + 12 * workers
-
-
-def test_little_is_one_batch_and_so_needs_no_process_beside() -> None:
-    files: dict[str, str | bytes] = {f"{number}.txt": b"x" * 10_000 for number in range(50)}
-    assert len(list(batches_of(keyed(files), files=BATCH_FILES, workers=2, total_bytes=500_000))) == 1
 
 
 def test_progress_is_told_between_slices_of_one_large_file() -> None:

@@ -185,8 +185,7 @@ class Indexer:
 
         preparer = preparer_of(self.cache, self.embedder, self.settings, self.preambler)
         advanced()
-        total_bytes = sum(wanted.files[path].entry.size_bytes for path in missing.keys() - by_hash.keys())
-        preparer.prepare(upload.sources(wanted, missing), prepared, advanced, total_bytes=total_bytes)
+        preparer.prepare(upload.sources(wanted, missing), prepared, advanced)
         preparer.prepare(recorded_sources(self.cache, wanted, by_hash, prepared.failed), prepared, advanced)
         unchanged = (key_of(session, entry, self._built) for entry in (*difference.keep, *difference.rights))
         return replace(outcome, notes=self.cache.notes([*keys.values(), *unchanged]))

@@ -50,7 +50,6 @@ Refusal = TypeVar("Refusal", EmbedderRejected, GeneratorRejected)
 
 BATCH_FILES = 64
 BATCH_BYTES = 512 * 1024
-LEAST_BATCH_BYTES = 64 * 1024
 PREAMBLE_BATCH_FILES = 16
 EMBED_CHUNKS = 256
 """Chunks of one call to the embedder: a few seconds of work, so that the lease is renewed in between."""
@@ -184,26 +183,14 @@ class Preparer:
     preambler: Preambler | None = None
 
     def prepare(
-        self,
-        sources: Iterable[tuple[BlobKey, SourceFile]],
-        done: Prepared,
-        advanced: Callable[[], None],
-        *,
-        total_bytes: int = 0,
+        self, sources: Iterable[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
     ) -> None:
         """Prepare each source; `done` is kept up to date, and `advanced` called at least every few seconds.
-
-        Where the sources' size is known, the last batches are small, so that no worker waits long for the others.
 
         Raises `EmbedderRejected` or `GeneratorRejected` when a model has refused every file so far, what `advanced`
         raises, and `WorkerLost`.
         """
-        batches = batches_of(
-            sources,
-            files=BATCH_FILES if self.preambler is None else PREAMBLE_BATCH_FILES,
-            workers=self.workers,
-            total_bytes=total_bytes,
-        )
+        batches = _batches(sources, files=BATCH_FILES if self.preambler is None else PREAMBLE_BATCH_FILES)
         first = list(islice(batches, 2))
         if self.preambler is not None or self.workers < 2 or len(first) < 2:
             for batch in chain(first, batches):
@@ -324,24 +311,16 @@ def _add(done: Prepared, result: BatchResult) -> None:
     done.failed |= result.failed
 
 
-def batches_of(
-    sources: Iterable[tuple[BlobKey, SourceFile]], *, files: int, workers: int, total_bytes: int
+def _batches(
+    sources: Iterable[tuple[BlobKey, SourceFile]], *, files: int
 ) -> Iterator[list[tuple[BlobKey, SourceFile]]]:
-    """In order, at most `files` each; one ends with the file that reaches `BATCH_BYTES`.
-
-    Where `total_bytes` would be several batches, half of a worker's share in what is left is enough too.
-    """
     batch: list[tuple[BlobKey, SourceFile]] = []
-    size, left = 0, total_bytes
+    size = 0
     for key, source in sources:
         batch.append((key, source))
         size += len(source.content)
-        enough = BATCH_BYTES
-        if total_bytes > BATCH_BYTES:
-            enough = max(LEAST_BATCH_BYTES, min(BATCH_BYTES, left // (2 * workers)))
-        if len(batch) >= files or size >= enough:
+        if len(batch) >= files or size >= BATCH_BYTES:
             yield batch
-            left -= size
             batch, size = [], 0
     if batch:
         yield batch
