@@ -99,10 +99,13 @@ Linear = Callable[[Graph, str, str, Array, Array], str]
 """graph, name, input, weight of shape (in, out), bias → output."""
 
 
-def sentence_graph(weights: Weights, shape: BertShape, *, int8: bool, words: Nibbles | None = None) -> onnx.ModelProto:
+def sentence_graph(
+    weights: Weights, shape: BertShape, *, int8: bool, words: Nibbles | None = None, centre: Array | None = None
+) -> onnx.ModelProto:
     """`input_ids` and `attention_mask` (int64, batch × tokens) → `embedding` (float32, batch × hidden, unit rows).
 
-    `words` are the word vectors where `weights` do not have them.
+    `words` are the word vectors where `weights` do not have them. `centre` is taken off each unit vector before that is
+    made one again: what all texts have in common says nothing of any.
     """
     graph = Graph()
     ids, mask = "input_ids", "attention_mask"
@@ -116,7 +119,11 @@ def sentence_graph(weights: Weights, shape: BertShape, *, int8: bool, words: Nib
     real = graph.node("Unsqueeze", real, graph.integers(2))
     summed = graph.node("ReduceSum", graph.node("Mul", hidden, real), graph.integers(1), keepdims=0)
     count = graph.node("ReduceSum", real, graph.integers(1), keepdims=0)
-    graph.node("LpNormalization", graph.node("Div", summed, count), name="embedding", axis=-1, p=2)
+    pooled = graph.node("Div", summed, count)
+    if centre is not None:
+        unit = graph.node("LpNormalization", pooled, axis=-1, p=2)
+        pooled = graph.node("Sub", unit, graph.constant("centre", centre.astype(np.float32)))
+    graph.node("LpNormalization", pooled, name="embedding", axis=-1, p=2)
 
     domains = [RUNTIME_DOMAIN] if int8 or words is not None else []
     tokens = ["batch", "tokens"]

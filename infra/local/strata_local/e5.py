@@ -29,6 +29,10 @@ BLOCK = 32
 ZERO = 8
 SPECIAL_TOKENS = ("<s>", "</s>", "<pad>")
 """First, last, padding."""
+CENTRE_FILE = Path(__file__).with_name("e5_centre.npy")
+"""What all its vectors have in common, float32, shape (384,): the mean over passages and questions, English and
+Russian, of `eval/samples` (a test makes it again). Cosines of the model as it is lie between 0.7 and 0.9, whatever is
+compared; without this part they tell as much apart as those of other models do (docs/measurements.md)."""
 _OTHER_SPECIAL_TOKENS = ("<unk>", "<mask>")
 _BLOCK_OF_FILE = np.dtype([("scale", "<f2"), ("halves", "u1", BLOCK // 2)])
 _LINEAR = {

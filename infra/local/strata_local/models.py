@@ -212,16 +212,20 @@ def _write_wordllama(directory: Path, files: Sequence[Path]) -> None:
 
 
 def _write_e5(directory: Path, files: Sequence[Path]) -> None:
+    import numpy as np
     import onnx
 
     from strata_local.bert import sentence_graph
-    from strata_local.e5 import SPECIAL_TOKENS, read_e5, unigram_tokenizer
+    from strata_local.e5 import CENTRE_FILE, SPECIAL_TOKENS, read_e5, unigram_tokenizer
 
     (file,) = files
     model = read_e5(file)
     tokenizer = unigram_tokenizer(model)
     directory.mkdir()
-    onnx.save(sentence_graph(model.weights, model.shape, int8=True, words=model.words), directory / MODEL_FILE)
+    graph = sentence_graph(
+        model.weights, model.shape, int8=True, words=model.words, centre=np.load(CENTRE_FILE, allow_pickle=False)
+    )
+    onnx.save(graph, directory / MODEL_FILE)
     tokenizer.save(str(directory / TOKENIZER_FILE), pretty=False)
     first, last, padding = SPECIAL_TOKENS
     query_prefix, document_prefix = E5_PREFIXES

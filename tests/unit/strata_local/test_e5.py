@@ -95,8 +95,15 @@ def read(written: FileWriter, folder: Path) -> E5Model:
     return read_e5(path)
 
 
-def vector_of(model: E5Model, weights: Weights, words: Nibbles | None, *, int8: bool) -> NDArray[np.float32]:
-    graph = sentence_graph(weights, model.shape, int8=int8, words=words)
+def vector_of(
+    model: E5Model,
+    weights: Weights,
+    words: Nibbles | None,
+    *,
+    int8: bool,
+    centre: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    graph = sentence_graph(weights, model.shape, int8=int8, words=words, centre=centre)
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
     ids = np.array([IDS], dtype=np.int64)
     found: NDArray[np.float32] = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
@@ -135,6 +142,15 @@ def test_nibbles_mean_the_same_as_the_matrix_that_they_stand_for(written: FileWr
     model = read(written, tmp_path)
     as_matrix = vector_of(model, {**model.weights, WORDS: model.words.matrix()}, None, int8=False)
     assert vector_of(model, model.weights, model.words, int8=False) == pytest.approx(as_matrix, abs=1e-6)
+
+
+def test_the_centre_is_taken_off_and_the_rest_has_unit_length(written: FileWriter, tmp_path: Path) -> None:
+    model = read(written, tmp_path)
+    plain = vector_of(model, model.weights, model.words, int8=False)
+    centre = np.linspace(-0.1, 0.1, HIDDEN, dtype=np.float32)
+    expected = (plain - centre) / np.linalg.norm(plain - centre)
+    found = vector_of(model, model.weights, model.words, int8=False, centre=centre)
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
