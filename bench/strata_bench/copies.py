@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from strata.indexing import PIPELINE_VERSION
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import embed, parse_file
 from strata.indexing.text_length import text_counter
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, Vector, blob_sha_of

@@ -10,13 +10,12 @@ from pathlib import Path
 from strata.ports.embedding import Embedder
 from strata_bench.corpus import PROJECT
 from strata_bench.vectors import StoredVectors
-from strata_eval.models import cached_embedder
-from strata_local.models import pull_minilm
+from strata_eval.models import cached_embedder, real_embedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderChoice:
-    """`name` is `onnx` or `hashed`; `threads` are the model's, 0 for one a core.
+    """`name` is one that `STRATA_EMBEDDER` takes; `threads` are the model's, 0 for one a core.
 
     With `is_looked_up` vectors are looked up in place of the model's work; in the folder `cache` they are kept for the
     next run.
@@ -39,9 +38,7 @@ class EmbedderChoice:
             from strata.providers.hashed.embedder import HashedEmbedder
 
             return HashedEmbedder()
-        from strata.providers.onnx.embedder import OnnxEmbedder
-
-        return OnnxEmbedder.load(pull_minilm(_models() / "minilm", say=_say), threads=self.threads)
+        return real_embedder(self.name, models=_models(), say=_say, threads=self.threads)[0]
 
 
 def _models() -> Path:

@@ -160,4 +160,4 @@ def _documents(path: str, text: str) -> list[str]:
         parsed = parser_for(path)(path, read_text(path, text.encode()))
     except FileUnreadable:
         return []
-    return [passage.document.layer.value for passage in parsed.passages]
+    return [passage.document.layer.value for passage in parsed.documents]

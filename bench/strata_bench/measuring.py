@@ -97,7 +97,7 @@ def _corpus(data: Path | None) -> Corpus:
 
 
 def _cached(embedder: str, threads: int, cache: Path) -> EmbedderChoice:
-    return EmbedderChoice(name=embedder, threads=threads, cache=cache if embedder == "onnx" else None)
+    return EmbedderChoice(name=embedder, threads=threads, cache=None if embedder == "hashed" else cache)
 
 
 def _asked(bench: Workbench, corpus: Corpus, choice: EmbedderChoice, say: Say) -> dict[str, Any]:

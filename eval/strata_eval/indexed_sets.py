@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from strata.indexing import pipeline_version
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import Prepared, Preparer, embed
 from strata.indexing.text_length import text_counter
 from strata.model.access import Identity

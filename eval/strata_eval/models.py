@@ -10,29 +10,32 @@ from strata.errors import ConfigurationError
 from strata.ports.embedding import Embedder
 from strata.providers.onnx.description import MODEL_FILE
 from strata.providers.static.embedder import TABLE_FILE
+from strata.settings.model import DEFAULT_MODELS
 from strata_eval.vector_cache import CachedEmbedder, VectorCache
 
-EMBEDDERS = ("onnx", "static")
+
+def real_embedder(name: str, *, models: Path, say: Callable[[str], None], threads: int = 0) -> tuple[Embedder, Path]:
+    """The embedder of a name that `STRATA_EMBEDDER` takes, and the file of its weights; pulled when it is not there."""
+    from strata_local.models import PULLS
+
+    if name not in DEFAULT_MODELS:
+        known = ", ".join(DEFAULT_MODELS)
+        raise ConfigurationError(f"There is no embedder {name!r} to measure; choose one of: {known}.")
+    model = DEFAULT_MODELS[name]
+    folder = PULLS[model](models / model, say=say)
+    if name == "static":
+        from strata.providers.static.embedder import StaticEmbedder
+
+        return StaticEmbedder.load(folder), folder / TABLE_FILE
+    from strata.providers.onnx.embedder import OnnxEmbedder
+
+    return OnnxEmbedder.load(folder, threads=threads), folder / MODEL_FILE
 
 
 def cached_embedder(name: str, *, models: Path, cache: Path, say: Callable[[str], None]) -> CachedEmbedder:
-    """`onnx` is MiniLM, `static` WordLlama; pulled when it is not there."""
-    from strata_local.models import pull_minilm, pull_wordllama
-
-    embedder: Embedder
-    if name == "onnx":
-        from strata.providers.onnx.embedder import OnnxEmbedder
-
-        folder, weights = pull_minilm(models / "minilm", say=say), MODEL_FILE
-        embedder = OnnxEmbedder.load(folder)
-    elif name == "static":
-        from strata.providers.static.embedder import StaticEmbedder
-
-        folder, weights = pull_wordllama(models / "wordllama", say=say), TABLE_FILE
-        embedder = StaticEmbedder.load(folder)
-    else:
-        raise ConfigurationError(f"There is no embedder {name!r} to measure; choose one of: {', '.join(EMBEDDERS)}.")
-    fingerprint = hashlib.sha256((folder / weights).read_bytes()).hexdigest()
+    """A real embedder, whose vectors are kept in the folder `cache`."""
+    embedder, weights = real_embedder(name, models=models, say=say)
+    fingerprint = hashlib.sha256(weights.read_bytes()).hexdigest()
 
     def advanced(done: int, total: int) -> None:
         if total > 1_000:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import parse_file
 from strata.indexing.text_length import text_counter
 from strata.model.asking import Filter, Question, Retrieved

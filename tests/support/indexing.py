@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from strata.indexing import PIPELINE_VERSION
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import Prepared, Preparer
 from strata.model.access import Identity
 from strata.model.corpus import BlobKey

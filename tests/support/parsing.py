@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import ParsedFile, parse_file
 from strata.indexing.reading import read_text, source_lines, text_of
 from strata.model.corpus import Chunk, Layer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from strata.providers.bedrock.chat import BedrockChat
 from strata.providers.bedrock.scorer import BedrockScorer
 from strata.providers.cohere.scorer import CohereScorer
 from strata.providers.hashed.embedder import HashedEmbedder
+from strata.providers.onnx.description import DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE
 from strata.providers.openai.chat import OpenAiChat
 from strata.providers.persistence import PersistentScorer
+from strata.providers.static.embedder import TABLE_FILE
 from strata.retrieval.cross_encoder import CrossEncoderReranker
 from strata.retrieval.expanding import ChatExpander
 from strata.retrieval.features import FeatureReranker
@@ -153,3 +156,28 @@ def test_the_models_of_a_process_are_those_of_its_environment(process: pytest.Mo
     assert models.pipeline_version() == f"{PIPELINE_VERSION}+{written.version}"
     assert expander.version in questions._retrieval_version()
     assert written.version in questions._retrieval_version()
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "weights"),
+    [("onnx", "minilm", MODEL_FILE), ("e5", "e5", MODEL_FILE), ("static", "wordllama", TABLE_FILE)],
+)
+def test_each_embedder_has_a_model_of_its_own(
+    process: pytest.MonkeyPatch, tmp_path: Path, name: str, folder: str, weights: str
+) -> None:
+    process.setenv("STRATA_EMBEDDER", name)
+    process.setenv("STRATA_MODEL_DIRECTORY", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=f"strata model pull {folder}"):
+        models.embedding_model()
+    (tmp_path / folder).mkdir()
+    for file in (weights, TOKENIZER_FILE):
+        (tmp_path / folder / file).write_bytes(b"")
+    described = {"model_id": "its own", "dimension": 7, "max_tokens": 9, "quantisation": "int8", "weights_sha256": ""}
+    (tmp_path / folder / DESCRIPTION_FILE).write_text(json.dumps(described))
+    assert models.embedding_model() == models.EmbeddingModel(model_id="its own", dimension=7)
+
+
+def test_an_embedder_that_does_not_exist_is_refused_with_those_that_do(process: pytest.MonkeyPatch) -> None:
+    process.setenv("STRATA_EMBEDDER", "bert")
+    with pytest.raises(ConfigurationError, match="`onnx`, `e5`, `static` or `hashed`"):
+        models.embedding_model()

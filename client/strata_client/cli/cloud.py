@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,7 +61,8 @@ def local_cloud(screen: Screen, data: Path, port: int) -> Iterator[LocalCloud]:
     """
     from strata_local.up import LocalCloud
 
-    ensure_model(screen, data)
+    if (model := chosen_model(os.environ)) is not None:
+        ensure_model(screen, data, model)
     screen.note(f"Starting the local cloud in {data} …")
     with _terminable():
         cloud = LocalCloud(data, port=port, report=screen.note)
@@ -141,7 +142,21 @@ def status(as_json: AsJson = False, api: Api = None, token: Token = None) -> Non
         screen.line(f"{client.api_url}: {health.get('status')}, version {health.get('version')}, {latency_ms:.0f} ms")
 
 
-def ensure_model(screen: Screen, data: Path, name: str = "minilm") -> Path:
+def chosen_model(environment: Mapping[str, str]) -> str | None:
+    """The model that the local cloud's functions will load, if it is one that can be pulled.
+
+    >>> chosen_model({}), chosen_model({"STRATA_EMBEDDER": "e5"}), chosen_model({"STRATA_EMBEDDER": "hashed"})
+    ('minilm', 'e5', None)
+    """
+    from strata.settings.model import DEFAULT_MODELS
+    from strata_local.models import PULLS
+
+    default = DEFAULT_MODELS.get(environment.get("STRATA_EMBEDDER", "").strip() or "onnx")
+    model = environment.get("STRATA_EMBEDDER_MODEL", "").strip() or default
+    return model if default is not None and model in PULLS else None
+
+
+def ensure_model(screen: Screen, data: Path, name: str) -> Path:
     """The embedding model's folder, made if it is not there."""
     from strata_local.models import PULLS
 
@@ -152,7 +167,7 @@ def ensure_model(screen: Screen, data: Path, name: str = "minilm") -> Path:
 
 @model_app.command()
 def pull(
-    name: Annotated[str, typer.Argument(help="The model: minilm or wordllama.")],
+    name: Annotated[str, typer.Argument(help="The model: minilm, e5 (multilingual) or wordllama.")],
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:

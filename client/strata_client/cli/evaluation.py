@@ -29,7 +29,7 @@ Sets = Annotated[
     ),
 ]
 Chosen = Annotated[str, typer.Option("--sets", help="Names with commas between; default: all in the folder.")]
-EmbedderName = Annotated[str, typer.Option("--embedder", help="onnx (MiniLM) or static (WordLlama).")]
+EmbedderName = Annotated[str, typer.Option("--embedder", help="onnx (MiniLM), e5 (multilingual), static (WordLlama).")]
 State = Annotated[
     Path | None, typer.Option("--state", metavar="DIR", help="Where models and vectors are kept; default: .strata.")
 ]

@@ -1,11 +1,11 @@
 """BERT weights → an ONNX graph from token ids to unit vectors, in fp32 or in int8; no torch needed.
 
-    ids, mask → embeddings → six encoder layers → mean over the real tokens → unit length
+    ids, mask → embeddings → encoder layers → mean over the real tokens → unit length
 
 In int8 each linear layer but the attention's values multiplies bytes: its weights are rounded once, one scale an
 output channel; its input is rounded while the graph runs, one scale a token. (onnxruntime's own dynamic quantisation
 takes one scale for the whole input, so that a text's vector depends on the texts beside it; docs/measurements.md has
-both.)
+both.) Word vectors that come as nibbles stay nibbles: a row is scaled when it is looked up.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ RUNTIME_DOMAIN = "com.microsoft"
 MASKED = -10_000.0
 INT8_MAX = 127
 UINT8_ZERO = 128
+WORDS = "embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,25 @@ class BertShape:
         return self.hidden // self.heads
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nibbles:
+    """A matrix in four bits: `values` are int8 from -8 to 7, shape (rows, columns); `scales` are float32, one for each
+    block of so many columns, shape (rows, columns / block).
+    """
+
+    values: Array
+    scales: Array
+
+    @property
+    def block(self) -> int:
+        return int(self.values.shape[1] // self.scales.shape[1])
+
+    def matrix(self) -> Array:
+        """The numbers that it stands for, float32."""
+        scaled: Array = self.values * np.repeat(self.scales, self.block, axis=1)
+        return scaled
+
+
 @dataclass(slots=True)
 class Graph:
     """Nodes and constants as they are added; every value has the name of the node that makes it."""
@@ -53,6 +73,14 @@ class Graph:
     def constant(self, name: str, value: Array) -> str:
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def nibbles(self, name: str, values: Array) -> str:
+        """Signed four-bit numbers, two to a byte; the first of each two is the low half."""
+        low, high = (values.astype(np.uint8) & 0x0F).reshape(-1, 2).T
+        packed = TensorProto(name=name, data_type=TensorProto.INT4, dims=values.shape)
+        packed.raw_data = (low | high << 4).tobytes()
+        self.constants[name] = packed
         return name
 
     def integers(self, *values: int) -> str:
@@ -71,12 +99,18 @@ Linear = Callable[[Graph, str, str, Array, Array], str]
 """graph, name, input, weight of shape (in, out), bias → output."""
 
 
-def sentence_graph(weights: Weights, shape: BertShape, *, int8: bool) -> onnx.ModelProto:
-    """`input_ids` and `attention_mask` (int64, batch × tokens) → `embedding` (float32, batch × hidden, unit rows)."""
+def sentence_graph(
+    weights: Weights, shape: BertShape, *, int8: bool, words: Nibbles | None = None, centre: Array | None = None
+) -> onnx.ModelProto:
+    """`input_ids` and `attention_mask` (int64, batch × tokens) → `embedding` (float32, batch × hidden, unit rows).
+
+    `words` are the word vectors where `weights` do not have them. `centre` is taken off each unit vector before that is
+    made one again: what all texts have in common says nothing of any.
+    """
     graph = Graph()
     ids, mask = "input_ids", "attention_mask"
     real = graph.node("Cast", mask, to=TensorProto.FLOAT)
-    hidden = _embeddings(graph, weights, shape, ids, int8=int8)
+    hidden = _embeddings(graph, weights, shape, ids, words if words is not None else weights[WORDS], int8=int8)
     masked = graph.node("Mul", graph.node("Sub", graph.floats(1.0), real), graph.floats(MASKED))
     bias = graph.node("Unsqueeze", masked, graph.integers(1, 2))
     linear = _int8_linear if int8 else _linear
@@ -85,8 +119,13 @@ def sentence_graph(weights: Weights, shape: BertShape, *, int8: bool) -> onnx.Mo
     real = graph.node("Unsqueeze", real, graph.integers(2))
     summed = graph.node("ReduceSum", graph.node("Mul", hidden, real), graph.integers(1), keepdims=0)
     count = graph.node("ReduceSum", real, graph.integers(1), keepdims=0)
-    graph.node("LpNormalization", graph.node("Div", summed, count), name="embedding", axis=-1, p=2)
+    pooled = graph.node("Div", summed, count)
+    if centre is not None:
+        unit = graph.node("LpNormalization", pooled, axis=-1, p=2)
+        pooled = graph.node("Sub", unit, graph.constant("centre", centre.astype(np.float32)))
+    graph.node("LpNormalization", pooled, name="embedding", axis=-1, p=2)
 
+    domains = [RUNTIME_DOMAIN] if int8 or words is not None else []
     tokens = ["batch", "tokens"]
     model = helper.make_model(
         helper.make_graph(
@@ -96,16 +135,28 @@ def sentence_graph(weights: Weights, shape: BertShape, *, int8: bool) -> onnx.Mo
             [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", shape.hidden])],
             list(graph.constants.values()),
         ),
-        opset_imports=[helper.make_opsetid("", OPSET), *([helper.make_opsetid(RUNTIME_DOMAIN, 1)] if int8 else [])],
+        opset_imports=[helper.make_opsetid("", OPSET), *(helper.make_opsetid(name, 1) for name in domains)],
         ir_version=IR_VERSION,
     )
     onnx.checker.check_model(model)
     return model
 
 
-def _embeddings(graph: Graph, weights: Weights, shape: BertShape, ids: str, *, int8: bool) -> str:
-    words = weights["embeddings.word_embeddings.weight"]
-    if int8:
+def _embeddings(
+    graph: Graph, weights: Weights, shape: BertShape, ids: str, words: Array | Nibbles, *, int8: bool
+) -> str:
+    if isinstance(words, Nibbles):
+        word = graph.node(
+            "GatherBlockQuantized",
+            graph.nibbles("words", words.values),
+            ids,
+            graph.constant("words.scales", words.scales),
+            domain=RUNTIME_DOMAIN,
+            gather_axis=0,
+            quantize_axis=1,
+            block_size=words.block,
+        )
+    elif int8:
         rounded, scales = _rounded(words, axis=1)
         row = graph.node("Gather", graph.constant("words", rounded), ids)
         scale = graph.node("Gather", graph.constant("words.scales", scales), ids)

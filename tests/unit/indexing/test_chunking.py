@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.model.corpus import Layer
 from tests.support.parsing import assert_true_to_the_source, chunks_of, parsed, uncovered_lines
 
@@ -141,7 +141,7 @@ def test_tokens_of_many_files_are_counted_in_few_calls() -> None:
 
     counter = Counter(RULES["words and marks"])
     files = [
-        (f"{number}.txt", parse_text(f"{number}.txt", f"text of {number}\n" * 50).passages) for number in range(60)
+        (f"{number}.txt", parse_text(f"{number}.txt", f"text of {number}\n" * 50).documents) for number in range(60)
     ]
     assert len(Chunker(counter=counter).cut(files)) == 60
     assert counter.calls <= 4

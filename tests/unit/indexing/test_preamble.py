@@ -17,7 +17,7 @@ from strata.errors import (
     HandedOver,
 )
 from strata.indexing import PIPELINE_VERSION, pipeline_version
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.pipeline import Indexer
 from strata.indexing.preamble import ChatPreambler, preamble_version, shown_part
 from strata.indexing.prepare import PREAMBLE_BATCH_FILES, Prepared, Preparer

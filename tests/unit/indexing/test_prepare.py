@@ -8,7 +8,7 @@ import pytest
 
 from strata.errors import EmbedderRejected, EmbedderUnavailable, LockLost
 from strata.indexing import prepare as prepare_module
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import (
     BATCH_FILES,
     EMBED_CHUNKS,

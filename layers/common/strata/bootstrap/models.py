@@ -11,6 +11,7 @@ from strata.bootstrap import environment, stores
 from strata.errors import ConfigurationError
 from strata.ports.embedding import Embedder
 from strata.ports.generation import Expander, Preambler
+from strata.settings.model import DEFAULT_MODELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ def embedding_model() -> EmbeddingModel:
 
 @cache
 def embedder() -> Embedder:
-    """Loads the model at the first call: a fraction of a second, and about 140 MB."""
+    """Loads the model at the first call: a fraction of a second, and about 100 MB of memory (E5: 440 MB)."""
     if environment.settings().embedder.name == "hashed":
         from strata.providers.hashed.embedder import HashedEmbedder
 
@@ -56,14 +57,12 @@ def embedder() -> Embedder:
 
 def _model_directory() -> Path:
     chosen = environment.settings().embedder
-    if chosen.name not in ("onnx", "static"):
-        raise ConfigurationError("STRATA_EMBEDDER must be `onnx`, `static` or `hashed`.")
+    if chosen.name not in DEFAULT_MODELS:
+        names = ", ".join(f"`{name}`" for name in DEFAULT_MODELS)
+        raise ConfigurationError(f"STRATA_EMBEDDER must be {names} or `hashed`.")
     if not chosen.model_directory:
         raise ConfigurationError("STRATA_MODEL_DIRECTORY is not set.")
-    return Path(chosen.model_directory) / (chosen.model or _DEFAULT_MODELS[chosen.name])
-
-
-_DEFAULT_MODELS = {"onnx": "minilm", "static": "wordllama"}
+    return Path(chosen.model_directory) / (chosen.model or DEFAULT_MODELS[chosen.name])
 
 
 @cache

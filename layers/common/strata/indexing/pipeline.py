@@ -8,7 +8,7 @@ from typing import BinaryIO, Protocol
 
 from strata.errors import EmbeddingModelMismatch, SessionNotFound
 from strata.indexing import pipeline_version
-from strata.indexing.chunking import Chunker
+from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.commit import Outcome, commit
 from strata.indexing.new_index import Build, Built
 from strata.indexing.plan import Plan, plan

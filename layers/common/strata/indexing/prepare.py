@@ -17,12 +17,13 @@ from typing import TypeVar
 import numpy as np
 
 from strata.errors import AboutFile, EmbedderRejected, FileUnreadable, GeneratorRejected
-from strata.indexing.chunking import Chunker, with_gaps_marked
+from strata.indexing.chunking.chunker import Chunker
+from strata.indexing.chunking.gaps import with_gaps_marked
 from strata.indexing.code.parsing import CODE_PARSERS
 from strata.indexing.docs.markdown import parse_markdown
 from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
-from strata.indexing.passages import ParsedSource, Parser
+from strata.indexing.parsed import ParsedSource, Parser
 from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text, source_lines
 from strata.indexing.side_by_side import SideBySide
 from strata.model.chat import ModelUsage
@@ -84,7 +85,7 @@ def parser_for(path: str) -> Parser:
 def parse_file(source: SourceFile, chunker: Chunker) -> ParsedFile:
     """One file's chunks. Raises `FileUnreadable`."""
     text, parsed = _parsed(source)
-    return _file(text, parsed, chunker.cut([(source.path, parsed.passages)])[0])
+    return _file(text, parsed, chunker.cut([(source.path, parsed.documents)])[0])
 
 
 def _file(text: str, parsed: ParsedSource, chunks: Sequence[Chunk]) -> ParsedFile:
@@ -233,7 +234,7 @@ class Preparer:
                 _log.error("A parser failed: %s at %s:%s", type(error).__name__, where.filename, where.lineno)
                 done.failed[source.path] = f"Its parser failed on it ({type(error).__name__}); please report the file."
             advanced()
-        cut = self.chunker.cut([(source.path, parsed.passages) for _, source, _, parsed in files])
+        cut = self.chunker.cut([(source.path, parsed.documents) for _, source, _, parsed in files])
         return [
             _Readable(key=key, source=source, parsed=_file(text, parsed, chunks))
             for (key, source, text, parsed), chunks in zip(files, cut, strict=True)

@@ -31,8 +31,8 @@ MAX_TERM_CHARACTERS = 128
 
 _LONGEST_CACHED_TOKEN = 256
 """Longer tokens (minified code, embedded data) are analysed each time: as cache keys they would fill the memory."""
-_MOST_CACHED_TOKENS = 1 << 14
-"""Twice as many at most are remembered, up to 25 MB: names and paths of a large project are new in every file."""
+_MOST_CACHED_TOKENS = 1 << 15
+"""Twice as many at most are remembered, up to 45 MB: names and paths of a large project are new in every file."""
 
 # Marks that survive NFKC: stress marks and vowel signs belong to their word. A soft hyphen and the joiners do not
 # divide a word either; they are removed before.

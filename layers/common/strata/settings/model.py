@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -49,11 +50,15 @@ class IndexingSettings:
     limits: UploadLimits = field(default_factory=UploadLimits)
 
 
+DEFAULT_MODELS: Mapping[str, str] = {"onnx": "minilm", "e5": "e5", "static": "wordllama"}
+"""Embedders, and the directories of their models. `e5` is `onnx` with another model."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderSettings:
-    """`name` is `onnx` or `static` (a model directory under `model_directory`), or `hashed` (tests only).
+    """`name` is one of `DEFAULT_MODELS` (a model directory under `model_directory`), or `hashed` (tests only).
 
-    `model` is the directory's name: minilm for `onnx` and wordllama for `static` unless another is set.
+    `model` is the directory's name, where it is another than the default.
     """
 
     name: str = "onnx"

@@ -35,6 +35,13 @@ def test_the_description_is_read(tmp_path: Path) -> None:
     )
 
 
+def test_what_a_model_was_trained_to_see_first_is_read(tmp_path: Path) -> None:
+    more = {"query_prefix": "query: ", "document_prefix": "passage: ", "special_tokens": ["<s>", "</s>", "<pad>"]}
+    found = describe(write_model(tmp_path, json.dumps({**GOOD, **more})))
+    assert (found.query_prefix, found.document_prefix) == ("query: ", "passage: ")
+    assert found.special_tokens == ("<s>", "</s>", "<pad>")
+
+
 @pytest.mark.parametrize("missing", [DESCRIPTION_FILE, MODEL_FILE, TOKENIZER_FILE])
 def test_a_missing_file_is_named_with_the_command_that_helps(tmp_path: Path, missing: str) -> None:
     (write_model(tmp_path, json.dumps(GOOD)) / missing).unlink()
@@ -49,6 +56,7 @@ def test_a_missing_file_is_named_with_the_command_that_helps(tmp_path: Path, mis
         pytest.param("[]", id="no object"),
         pytest.param(json.dumps({**GOOD, "dimension": "many"}), id="no number"),
         pytest.param(json.dumps({"model_id": "small-int8"}), id="a field is missing"),
+        pytest.param(json.dumps({**GOOD, "special_tokens": ["<s>", "</s>"]}), id="a token is missing"),
     ],
 )
 def test_a_broken_description_is_refused(tmp_path: Path, description: str) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from strata.indexing.code.names import IMPORTS, Import, ModuleNames, dotted, imported, is_standard
 from strata.indexing.code.symbols import DEFINITIONS, DefinedSymbol, Definition
-from strata.indexing.passages import Passage
+from strata.indexing.parsed import ParsedDocument
 from strata.indexing.reading import clean_text
 from strata.model.corpus import Document, Layer, Link, LinkKind, Span
 
@@ -108,7 +108,7 @@ def uses(module: ast.Module, symbols: Sequence[DefinedSymbol], names: ModuleName
     return found
 
 
-def dependency_passages(found: Sequence[Uses]) -> Iterator[Passage]:
+def dependency_documents(found: Sequence[Uses]) -> Iterator[ParsedDocument]:
     """A document for each symbol that uses anything."""
     for used in found:
         rows: list[str] = []
@@ -120,7 +120,7 @@ def dependency_passages(found: Sequence[Uses]) -> Iterator[Passage]:
             rows.append(f"calls: {_listed(call.target or call.name for call in used.calls)}")
         if rows:
             content = "\n".join((f"{used.kind} {used.qualified_name} uses", *rows))
-            yield Passage(
+            yield ParsedDocument(
                 document=Document(
                     layer=Layer.C2_DEPENDENCY_GRAPH,
                     title=used.item.symbol.qualified_name if used.item else used.qualified_name,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from strata.indexing.code.dependencies import Call, Uses
 from strata.indexing.code.names import ModuleNames, dotted
 from strata.indexing.code.symbols import docstring_of, shown_signature
-from strata.indexing.passages import Passage
+from strata.indexing.parsed import ParsedDocument
 from strata.indexing.reading import clean_text
 from strata.model.corpus import Document, Layer, Span
 
@@ -40,7 +40,9 @@ class EntryPoint:
     methods: tuple[str, ...] = ()
 
 
-def entrypoint_passages(path: str, module: ast.Module, found: Sequence[Uses], names: ModuleNames) -> Iterator[Passage]:
+def entrypoint_documents(
+    path: str, module: ast.Module, found: Sequence[Uses], names: ModuleNames
+) -> Iterator[ParsedDocument]:
     by_name = {used.qualified_name: used for used in found}
     for point in _points(path, module, found, names):
         used = by_name.get(point.target or "")
@@ -58,7 +60,7 @@ def entrypoint_passages(path: str, module: ast.Module, found: Sequence[Uses], na
             metadata["route"] = point.route
         if point.methods:
             metadata["methods"] = list(point.methods)
-        yield Passage(
+        yield ParsedDocument(
             document=Document(
                 layer=Layer.C3_ENTRYPOINTS,
                 title=clean_text(point.shown),

@@ -10,13 +10,13 @@ import ast
 import warnings
 from collections.abc import Mapping
 
-from strata.indexing.code.dependencies import dependency_links, dependency_passages, uses
-from strata.indexing.code.entrypoints import entrypoint_passages
+from strata.indexing.code.dependencies import dependency_documents, dependency_links, uses
+from strata.indexing.code.entrypoints import entrypoint_documents
 from strata.indexing.code.names import definition_links, module_names
-from strata.indexing.code.roles import role_passages
-from strata.indexing.code.splitting import source_passage
-from strata.indexing.code.symbols import definitions, module_symbol, symbol_passages
-from strata.indexing.passages import ParsedSource, Parser, Passage
+from strata.indexing.code.roles import role_documents
+from strata.indexing.code.splitting import source_document
+from strata.indexing.code.symbols import definitions, module_symbol, symbol_documents
+from strata.indexing.parsed import ParsedDocument, ParsedSource, Parser
 from strata.indexing.reading import source_lines, text_of
 from strata.indexing.window_prices import window_prices
 from strata.model.corpus import Document, Layer, Note, Span
@@ -34,7 +34,7 @@ def parse_python(path: str, text: str) -> ParsedSource:
     span = _filled(lines)
     if span is None:  # of a package's empty `__init__.py` the name is left
         empty = ast.parse("")
-        return ParsedSource(passages=(), links=tuple(definition_links(empty, (), module_names(path, empty))))
+        return ParsedSource(documents=(), links=tuple(definition_links(empty, (), module_names(path, empty))))
     if (
         len(text) > MAX_PARSED_CHARACTERS
         or max(map(len, lines)) > MAX_PARSED_LINE
@@ -54,20 +54,20 @@ def parse_python(path: str, text: str) -> ParsedSource:
     try:
         used = uses(module, symbols, names, span)
         catalogue = (
-            *symbol_passages(path, module, symbols, span.start),
-            *dependency_passages(used),
-            *entrypoint_passages(path, module, used, names),
-            *role_passages(path, used, span.start),
+            *symbol_documents(path, module, symbols, span.start),
+            *dependency_documents(used),
+            *entrypoint_documents(path, module, used, names),
+            *role_documents(path, used, span.start),
         )
     except RecursionError:
         return _unparsed(path, lines, span, "A signature in it is nested too deeply")
-    source = source_passage(path, module, symbols, lines, span)
+    source = source_document(path, module, symbols, lines, span)
     links = (*definition_links(module, symbols, names), *dependency_links(used, names))
-    return ParsedSource(passages=(source, *catalogue), links=links)
+    return ParsedSource(documents=(source, *catalogue), links=links)
 
 
 def _unparsed(path: str, lines: list[str], span: Span, reason: str, *, line: int | None = None) -> ParsedSource:
-    passage = Passage(
+    document = ParsedDocument(
         document=Document(
             layer=Layer.C0_SOURCE_CHUNKS,
             title=module_symbol(path),
@@ -79,7 +79,7 @@ def _unparsed(path: str, lines: list[str], span: Span, reason: str, *, line: int
         prices=window_prices(lines),
     )
     note = Note(reason=f"{reason}: source chunks only, no symbols.", line=line)
-    return ParsedSource(passages=(passage,), notes=(note,))
+    return ParsedSource(documents=(document,), notes=(note,))
 
 
 def _filled(lines: list[str]) -> Span | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from strata.indexing.code.dependencies import Uses
 from strata.indexing.code.names import dotted
-from strata.indexing.passages import Passage
+from strata.indexing.parsed import ParsedDocument
 from strata.indexing.reading import clean_text
 from strata.model.corpus import Document, Layer, Span
 
@@ -65,7 +65,7 @@ _ROLE_OF_MODULE: Mapping[str, str] = {
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
 
-def role_passages(path: str, found: Sequence[Uses], first_line: int) -> Iterator[Passage]:
+def role_documents(path: str, found: Sequence[Uses], first_line: int) -> Iterator[ParsedDocument]:
     """`first_line` is the module's first one with text."""
     for used in found:
         signs = _module_signs(path) if used.item is None else _class_signs(path, used)
@@ -75,7 +75,7 @@ def role_passages(path: str, found: Sequence[Uses], first_line: int) -> Iterator
         evidence = [sign for known, sign in signs if known == role]
         name = used.item.symbol.qualified_name if used.item else used.qualified_name
         content = f"{used.kind} {used.qualified_name}, role {role}: {'; '.join(dict.fromkeys(evidence))}"
-        yield Passage(
+        yield ParsedDocument(
             document=Document(
                 layer=Layer.C4_SEMANTIC_ROLES,
                 title=name,

@@ -1,4 +1,4 @@
-"""C0: the whole source as one passage, with the places where Python can be cut.
+"""C0: the whole source as one document, with the places where Python can be cut.
 
 The best place is before a top-level definition, its comments and decorators included; then before a method, then
 between statements, the shallower the better. Inside a statement is the last resort.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from strata.indexing.code.symbols import BLOCKS_OF, DEFINITIONS, DefinedSymbol, Definition, first_line, module_symbol
-from strata.indexing.passages import Passage, Whole
+from strata.indexing.parsed import ParsedDocument, Whole
 from strata.indexing.reading import text_of
 from strata.model.corpus import Document, Layer, Span
 
@@ -21,13 +21,13 @@ _AFTER_BLANK = 0.7
 """Inside a statement, say a long docstring or table, where its author left a line free."""
 
 
-def source_passage(
+def source_document(
     path: str, module: ast.Module, symbols: Sequence[DefinedSymbol], lines: Sequence[str], span: Span
-) -> Passage:
+) -> ParsedDocument:
     """`span` is the source without blank lines at its ends."""
     borders = _Borders(lines)
     borders.walk(module)
-    return Passage(
+    return ParsedDocument(
         document=Document(
             layer=Layer.C0_SOURCE_CHUNKS,
             title=module_symbol(path),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from strata.indexing.passages import Passage, Symbol
+from strata.indexing.parsed import ParsedDocument, Symbol
 from strata.indexing.reading import clean_text
 from strata.model.corpus import Document, Layer, Span
 
@@ -90,7 +90,9 @@ def module_symbol(path: str) -> str:
     return ".".join(parts)
 
 
-def symbol_passages(path: str, module: ast.Module, symbols: Sequence[DefinedSymbol], start: int) -> list[Passage]:
+def symbol_documents(
+    path: str, module: ast.Module, symbols: Sequence[DefinedSymbol], start: int
+) -> list[ParsedDocument]:
     """The catalogue's documents: the module first, from the line `start` on, its first with text.
 
     Raises `RecursionError` for an endless expression.
@@ -103,19 +105,19 @@ def symbol_passages(path: str, module: ast.Module, symbols: Sequence[DefinedSymb
         contents.append(docstring)
     if top := [item.symbol.qualified_name for item in symbols if "." not in item.symbol.qualified_name]:
         contents.append(f"Defines: {', '.join(dict.fromkeys(top))}")
-    passages = [_passage("\n".join(contents), name, name, "module", Span(start=start, end=max(end or 1, start)))]
+    documents = [_document("\n".join(contents), name, name, "module", Span(start=start, end=max(end or 1, start)))]
     for item in symbols:
         qualified_name = item.symbol.qualified_name
         content = "\n".join(_rendered(item))
-        passages.append(_passage(content, qualified_name, f"{name}.{qualified_name}", item.kind, item.symbol.span))
-    return passages
+        documents.append(_document(content, qualified_name, f"{name}.{qualified_name}", item.kind, item.symbol.span))
+    return documents
 
 
-def _passage(content: str, title: str, qualified_name: str, kind: str, span: Span) -> Passage:
+def _document(content: str, title: str, qualified_name: str, kind: str, span: Span) -> ParsedDocument:
     content = clean_text(content)
     metadata = {"artifact_type": "python", "symbol_kind": kind, "qualified_name": qualified_name}
     prices = dict.fromkeys(range(1, content.count("\n") + 2), 0.3)
-    return Passage(
+    return ParsedDocument(
         document=Document(layer=Layer.C1_SYMBOL_CATALOG, title=title, content=content, span=span, metadata=metadata),
         verbatim=False,
         prices=prices,

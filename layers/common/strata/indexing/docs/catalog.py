@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from strata.indexing.docs.frontmatter import LIST_FIELDS, Frontmatter
-from strata.indexing.passages import Passage
+from strata.indexing.parsed import ParsedDocument
 from strata.model.corpus import Document, Layer, Span
 
 _MAX_SUMMARY_CHARACTERS = 600
@@ -30,7 +30,7 @@ def catalog(
     outline: Sequence[tuple[int, str, int]],
     title_line: int | None,
     line_count: int,
-) -> Passage:
+) -> ParsedDocument:
     """The catalogue entry: title, typed fields, summary, outline (level, title, line of each heading).
 
     Its span holds what says what the file is: frontmatter, title and summary; the outline points at its own lines.
@@ -53,7 +53,7 @@ def catalog(
             metadata[name] = list(value) if name in LIST_FIELDS else value
     if frontmatter.fault:
         metadata["frontmatter_error"] = frontmatter.fault.text
-    return Passage(
+    return ParsedDocument(
         document=Document(
             layer=Layer.D1_DOCUMENT_CATALOG,
             title=title,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from strata.indexing.docs.statements import Statement
-from strata.indexing.passages import Passage
+from strata.indexing.parsed import ParsedDocument
 from strata.model.corpus import Document, Layer, Span
 
 MOST_FACTS = 3_000
@@ -30,14 +30,14 @@ _DEFINITION = re.compile(
 _MOST_KEY_WORDS = 5
 
 
-def fact_passages(
+def fact_documents(
     statements: Sequence[Statement], metadata: Mapping[str, Any], plain: Callable[[str], str]
-) -> Iterator[Passage]:
+) -> Iterator[ParsedDocument]:
     """`plain` turns markup into text on one line; `metadata` is that of the file's sections."""
     count = 0
     for statement in statements:
         for kind, title, content, span in _facts(statement, plain):
-            yield _passage(statement, kind, title or statement.title, content, span=span, metadata=metadata)
+            yield _document(statement, kind, title or statement.title, content, span=span, metadata=metadata)
             count += 1
             if count >= MOST_FACTS:
                 return
@@ -87,13 +87,13 @@ def _pair(line: str) -> tuple[str, str] | None:
     return found["key"], found["value"]
 
 
-def _passage(
+def _document(
     statement: Statement, kind: str, title: str, content: str, *, span: Span, metadata: Mapping[str, Any]
-) -> Passage:
+) -> ParsedDocument:
     if len(content) > _MAX_CHARACTERS:
         content = f"{content[:_MAX_CHARACTERS]}…"
     section = statement.section
-    return Passage(
+    return ParsedDocument(
         document=Document(
             layer=Layer.D2_FACT_INDEX,
             title=title,

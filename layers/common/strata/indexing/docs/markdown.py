@@ -18,13 +18,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from strata.indexing.docs.catalog import catalog
-from strata.indexing.docs.facts import fact_passages
+from strata.indexing.docs.facts import fact_documents
 from strata.indexing.docs.frontmatter import Frontmatter, read_frontmatter
 from strata.indexing.docs.mentions import mention_links, related_links
-from strata.indexing.docs.policies import policy_passages
+from strata.indexing.docs.policies import policy_documents
 from strata.indexing.docs.statements import Statement
 from strata.indexing.docs.windows import TOO_LARGE, parse_text
-from strata.indexing.passages import ParsedSource, Passage, Table, Whole
+from strata.indexing.parsed import ParsedDocument, ParsedSource, Table, Whole
 from strata.indexing.reading import NOTEBOOK_SUFFIX, source_lines, text_of
 from strata.model.corpus import Document, Layer, Note, Span
 
@@ -67,7 +67,7 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
     headings = tuple(_headings(tokens))
     metadata = _metadata(path, frontmatter)
     title, is_given = _title_of(path, frontmatter, headings)
-    passages = [
+    documents = [
         catalog(
             title=title,
             artifact_type=_artifact_type(path),
@@ -90,17 +90,17 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
         ),
     ]
     said = _statements(tokens, lines, headings, title)
-    passages += fact_passages(said, metadata, _clipped)
-    passages += policy_passages(said, metadata, _clipped)
+    documents += fact_documents(said, metadata, _clipped)
+    documents += policy_documents(said, metadata, _clipped)
     fault = frontmatter.fault
     notes = () if fault is None else (Note(reason=f"Its frontmatter is unreadable ({fault.reason}).", line=fault.line),)
     if not any(line.strip() for line in lines):
-        return ParsedSource(passages=())
+        return ParsedSource(documents=())
     links = (
         *related_links(path, _related(frontmatter), line=1),
         *mention_links(path, _marked_up(tokens, said)),
     )
-    return ParsedSource(passages=tuple(passages), links=links, notes=notes)
+    return ParsedSource(documents=tuple(documents), links=links, notes=notes)
 
 
 def _marked_up(tokens: Sequence[Token], said: Sequence[Statement]) -> list[tuple[str, int]]:
@@ -226,12 +226,12 @@ class _Body:
     metadata: dict[str, Any]
 
 
-def _sections(body: _Body) -> Iterator[Passage]:
+def _sections(body: _Body) -> Iterator[ParsedDocument]:
     prices, wholes, tables = _cuts(body.lines, body.tokens)
     for heading, span in _section_spans(body):
         section = heading.path if heading else ()
         is_title_needed = body.is_title_given and body.title not in section[:1]
-        yield Passage(
+        yield ParsedDocument(
             document=Document(
                 layer=Layer.D3_SECTION_INDEX,
                 title=(heading.title if heading else "") or body.title,

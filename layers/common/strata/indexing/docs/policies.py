@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from strata.indexing.docs.statements import Statement
-from strata.indexing.passages import Passage
+from strata.indexing.parsed import ParsedDocument
 from strata.model.corpus import Document, Layer, Span
 
 MOST_POLICIES = 2_000
@@ -46,9 +46,9 @@ _SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'»”)\]*_`]*\s+(?=[\"'«“(
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|approx|т\.е|т\.д|т\.п|напр|см)|\b[A-ZА-ЯЁ])\.$")
 
 
-def policy_passages(
+def policy_documents(
     statements: Sequence[Statement], metadata: Mapping[str, Any], plain: Callable[[str], str]
-) -> Iterator[Passage]:
+) -> Iterator[ParsedDocument]:
     """`plain` turns markup into text on one line; `metadata` is that of the file's sections."""
     count = 0
     for statement in statements:
@@ -62,7 +62,7 @@ def policy_passages(
             if len(content.split()) < _MIN_WORDS:
                 continue
             section = statement.section
-            yield Passage(
+            yield ParsedDocument(
                 document=Document(
                     layer=Layer.D4_POLICY_INDEX,
                     title=statement.title,

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from strata.indexing.docs.catalog import catalog
-from strata.indexing.docs.facts import fact_passages
+from strata.indexing.docs.facts import fact_documents
 from strata.indexing.docs.frontmatter import Frontmatter
 from strata.indexing.docs.mentions import mention_links
-from strata.indexing.docs.policies import policy_passages
+from strata.indexing.docs.policies import policy_documents
 from strata.indexing.docs.statements import Statement
 from strata.indexing.docs.windows import TOO_LARGE, parse_text
-from strata.indexing.passages import ParsedSource, Passage, Whole
+from strata.indexing.parsed import ParsedDocument, ParsedSource, Whole
 from strata.indexing.reading import source_lines, text_of
 from strata.model.corpus import Document, Layer, Span
 
@@ -67,10 +67,10 @@ def parse_restructured(path: str, text: str) -> ParsedSource:
     lines = source_lines(text)
     if len(lines) > MAX_PARSED_LINES:
         parsed = parse_text(path, text)
-        return ParsedSource(passages=parsed.passages, links=parsed.links, notes=(TOO_LARGE,))
+        return ParsedSource(documents=parsed.documents, links=parsed.links, notes=(TOO_LARGE,))
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
     if not filled:
-        return ParsedSource(passages=())
+        return ParsedSource(documents=())
     headings = list(_headings(lines))
     title = next((heading.title for heading in headings), path.rpartition("/")[2])
     blocks = list(_blocks(lines, headings))
@@ -80,7 +80,7 @@ def parse_restructured(path: str, text: str) -> ParsedSource:
     summary = next(
         ((plain(block.text), block.span) for block in blocks if block.kind == "paragraph" and plain(block.text)), None
     )
-    passages = [
+    documents = [
         catalog(
             title=title,
             artifact_type="restructuredtext",
@@ -91,11 +91,11 @@ def parse_restructured(path: str, text: str) -> ParsedSource:
             line_count=len(lines),
         ),
         *_sections(lines, headings, blocks, title, metadata),
-        *fact_passages(said, metadata, plain),
-        *policy_passages(said, metadata, plain),
+        *fact_documents(said, metadata, plain),
+        *policy_documents(said, metadata, plain),
     ]
     texts = ((_backticked(block.text), block.span.start) for block in blocks if block.text)
-    return ParsedSource(passages=tuple(passages), links=tuple(mention_links(path, texts)))
+    return ParsedSource(documents=tuple(documents), links=tuple(mention_links(path, texts)))
 
 
 def _backticked(text: str) -> str:
@@ -313,7 +313,7 @@ def _sections(
     blocks: Sequence[_Block],
     title: str,
     metadata: dict[str, Any],
-) -> Iterator[Passage]:
+) -> Iterator[ParsedDocument]:
     prices, wholes = _cuts(lines, headings, blocks)
     starts = [1, *(heading.line for heading in headings), len(lines) + 1]
     for index, first in enumerate(starts[:-1]):
@@ -323,7 +323,7 @@ def _sections(
             continue
         section = heading.path if heading else ()
         span = Span(start=filled[0], end=filled[-1])
-        yield Passage(
+        yield ParsedDocument(
             document=Document(
                 layer=Layer.D3_SECTION_INDEX,
                 title=heading.title if heading and heading.title else title,

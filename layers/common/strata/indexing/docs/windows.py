@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from strata.indexing.docs.catalog import catalog
 from strata.indexing.docs.frontmatter import Frontmatter
-from strata.indexing.passages import ParsedSource, Passage
+from strata.indexing.parsed import ParsedDocument, ParsedSource
 from strata.indexing.reading import source_lines, text_of
 from strata.indexing.window_prices import window_prices
 from strata.model.corpus import Document, Layer, Note, Span
@@ -46,13 +46,13 @@ def parse_text(path: str, text: str) -> ParsedSource:
     lines = source_lines(text)
     filled = [number for number, line in enumerate(lines, start=1) if line.strip()]
     if not filled:
-        return ParsedSource(passages=())
+        return ParsedSource(documents=())
     span = Span(start=filled[0], end=filled[-1])
     title = path.rpartition("/")[2]
     artifact_type = artifact_type_of(path)
     summary = _first_paragraph(lines, span.start)
     return ParsedSource(
-        passages=(
+        documents=(
             catalog(
                 title=title,
                 artifact_type=artifact_type,
@@ -62,7 +62,7 @@ def parse_text(path: str, text: str) -> ParsedSource:
                 title_line=None,
                 line_count=len(lines),
             ),
-            Passage(
+            ParsedDocument(
                 document=Document(
                     layer=Layer.D3_SECTION_INDEX,
                     title=title,

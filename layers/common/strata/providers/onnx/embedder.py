@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,7 +50,10 @@ class OnnxEmbedder:
     session: InferenceSession = field(repr=False)
     tokenizer: Tokenizer = field(repr=False)
     special_tokens: tuple[int, int, int]
-    """The ids of [CLS], [SEP] and [PAD]."""
+    """The ids of the first, the last and the padding."""
+    before_queries: tuple[int, ...] = ()
+    before_documents: tuple[int, ...] = ()
+    """What the model was trained to see first, as ids: it tells a question from a text that may answer one."""
 
     @classmethod
     def load(cls, model_directory: Path, *, threads: int = 0) -> OnnxEmbedder:
@@ -57,7 +61,8 @@ class OnnxEmbedder:
 
         Raises `ConfigurationError` when the directory holds no model, or a broken one.
         """
-        description = describe(model_directory)
+        again = f"run `strata model pull {model_directory.name}` again."
+        description = describe(model_directory, name=model_directory.name)
         # The tokenizer's own threads hang in a forked process; ours end with the call.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import onnxruntime
@@ -75,17 +80,17 @@ class OnnxEmbedder:
             )
             tokenizer = Tokenizer.from_file(str(model_directory / TOKENIZER_FILE))
         except Exception as error:  # both libraries raise classes of their own, straight under Exception
-            raise ConfigurationError(
-                f"The model in {model_directory} can't be loaded; run `strata model pull minilm` again."
-            ) from error
+            raise ConfigurationError(f"The model in {model_directory} can't be loaded; {again}") from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        first, last, padding = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]", "[PAD]"))
+        first, last, padding = (tokenizer.token_to_id(token) for token in description.special_tokens)
         dimension = session.get_outputs()[0].shape[-1]
         if first is None or last is None or padding is None or dimension != description.dimension:
-            raise ConfigurationError(
-                f"The files in {model_directory} do not belong together; run `strata model pull minilm` again."
-            )
+            raise ConfigurationError(f"The files in {model_directory} do not belong together; {again}")
+
+        def before(prefix: str) -> tuple[int, ...]:
+            return tuple(tokenizer.encode(prefix, add_special_tokens=False).ids)
+
         return cls(
             model_id=description.model_id,
             dimension=description.dimension,
@@ -95,6 +100,8 @@ class OnnxEmbedder:
             session=session,
             tokenizer=tokenizer,
             special_tokens=(first, last, padding),
+            before_queries=before(description.query_prefix),
+            before_documents=before(description.document_prefix),
         )
 
     words: WordCounter | None = field(init=False, repr=False, default=None)
@@ -117,11 +124,20 @@ class OnnxEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Unit vectors in the order of the texts, each cut to `max_tokens`. A blank text is a `ValueError`."""
+        return self._embed(texts, self.before_documents)
+
+    def embed_query(self, text: str) -> Vector:
+        """Where the model is symmetric, a query is embedded like a document."""
+        vector: Vector = self._embed([text], self.before_queries)[0]
+        return vector
+
+    def _embed(self, texts: Sequence[str], before: tuple[int, ...]) -> Vectors:
         for number, text in enumerate(texts, start=1):
             if not text.strip():
                 raise ValueError(f"Text {number} of {len(texts)} is blank: it has no vector.")
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        sequences = [sequence for part in self._spread(self._sequences, _slices(texts)) for sequence in part]
+        cut = partial(self._sequences, before=before)
+        sequences = [sequence for part in self._spread(cut, _slices(texts)) for sequence in part]
         batches = list(_batches([len(sequence) for sequence in sequences]))
 
         def fill(batch: list[int]) -> None:
@@ -130,20 +146,15 @@ class OnnxEmbedder:
         self._spread(fill, batches)
         return checked_vectors(vectors, texts=len(texts), dimension=self.dimension)
 
-    def embed_query(self, text: str) -> Vector:
-        """The model is symmetric: a query is embedded like a document."""
-        vector: Vector = self.embed_documents([text])[0]
-        return vector
-
     def _encode(self, texts: Sequence[str]) -> list[Encoding]:
         # Half of a surrogate pair is no text for the tokenizer; a JSON body may hold one.
         valid = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
         return self.tokenizer.encode_batch_fast(valid, add_special_tokens=False)
 
-    def _sequences(self, texts: Sequence[str]) -> list[Tokens]:
+    def _sequences(self, texts: Sequence[str], before: tuple[int, ...] = ()) -> list[Tokens]:
         first, last, _ = self.special_tokens
         return [
-            np.array([first, *encoding.ids[: self.max_tokens], last], dtype=np.int64)
+            np.array([first, *before, *encoding.ids[: self.max_tokens], last], dtype=np.int64)
             for encoding in self._encode(texts)
         ]
 

@@ -36,7 +36,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class ParsedDocument:
     """A document and where it may be cut.
 
     `verbatim`: the content is the source between the lines of the span, and each chunk gets the lines that it was
@@ -56,12 +56,12 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedSource:
-    """A file's passages in source order within each layer, its links, and notes: what could not be made, and why."""
+    """A file's documents in source order within each layer, its links, and notes: what could not be made, and why."""
 
-    passages: tuple[Passage, ...]
+    documents: tuple[ParsedDocument, ...]
     links: tuple[Link, ...] = ()
     notes: tuple[Note, ...] = ()
 
 
 Parser = Callable[[str, str], ParsedSource]
-"""(path, decoded text) → passages. Pure; raises nothing for any text."""
+"""(path, decoded text) → documents. Pure; raises nothing for any text."""
