@@ -23,6 +23,7 @@ from tests.support.uploads import Caps, member, tar_bytes, tar_gz, zipped
     [
         pytest.param(b"", "tar.gz", id="no bytes"),
         pytest.param(b"", "zip", id="no bytes, zip"),
+        pytest.param(b"", "jsonl", id="no bytes, JSON Lines"),
         pytest.param(b"not an archive", "tar.gz", id="text"),
         pytest.param(b"not an archive", "zip", id="text, zip"),
         pytest.param(tar_bytes([(member("a.md"), b"x")]), "tar.gz", id="a tar that is not gzip"),

@@ -39,6 +39,10 @@ def test_json_lines_carry_everything_about_a_file() -> None:
     assert (third.content, third.content_hash, third.acl) == (None, "ab" * 32, None)
 
 
+def test_an_empty_line_stands_for_no_files() -> None:
+    assert entries_of(b"\n", "jsonl") == []
+
+
 def test_a_delete_needs_only_its_path() -> None:
     (entry,) = entries_of(json_lines({"path": "a.md", "op": "delete", "content": "ignored"}), "jsonl")
     assert (entry.op, entry.content) == (ChangeOp.DELETE, None)

@@ -18,7 +18,7 @@ from strata.model.jobs import ChangeOp
 
 
 def jsonl_entries(file: BinaryIO, meter: Meter) -> Iterator[UploadEntry]:
-    """The files and changes of the lines, as `read_entries` gives them."""
+    """The files and changes of the lines, as `read_entries` gives them; a lone line feed is a list without files."""
     most = meter.caps.max_file_bytes * 8 + MAX_HEADER_BYTES  # a JSON escape takes up to six bytes a character
     number = 0
     while line := file.readline(most + 1):
@@ -30,6 +30,8 @@ def jsonl_entries(file: BinaryIO, meter: Meter) -> Iterator[UploadEntry]:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if line.strip():
             yield _jsonl_entry(line, number, meter)
+    if number == 0:
+        raise CorruptArchive("The upload has no bytes; an empty line stands for no files.")
 
 
 def _jsonl_entry(line: bytes, number: int, meter: Meter) -> UploadEntry:
