@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -30,6 +29,7 @@ from tests.support.built import forget_what_was_built
 from tests.support.fault_model import Files, Held, Line, Model, lines_of
 from tests.support.lambda_events import s3_event
 from tests.support.postgres import TestDatabase
+from tests.support.uploads import json_lines
 
 ANN = Identity(subject="ann", tenant="acme")
 BOB = Identity(subject="bob", tenant="acme")
@@ -86,7 +86,7 @@ class World:
             session_id=session_id,
             project_id=project_id,
             readers=[BOB.user, "group:crew"],
-            inline=_json_lines(lines),
+            inline=json_lines(*lines),
             reindex=reindex,
         )
         return opened.job
@@ -95,12 +95,12 @@ class World:
         return jobs.lifecycle().open_roll_back(ANN, session_id)
 
     def changes(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> Job:
-        return jobs.lifecycle().open_changes(ANN, session_id, _json_lines(changes))
+        return jobs.lifecycle().open_changes(ANN, session_id, json_lines(*changes))
 
     def foreign(self, session_id: str, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Changes that some S3 client puts under a name of its own: the event; nobody has accepted them yet."""
         key = f"changes/{session_id}/by another hand+1.jsonl"
-        stored = stores.object_store().put(key, _json_lines(changes), content_type="application/x-ndjson")
+        stored = stores.object_store().put(key, json_lines(*changes), content_type="application/x-ndjson")
         return s3_event(key, version=stored.version)
 
     # --- workers ---
@@ -280,10 +280,6 @@ def wait_until_stopped(pid: int, timeout_s: float = 30.0) -> None:
             break
         time.sleep(0.02)
     raise AssertionError("the worker did not stop at its fault point")
-
-
-def _json_lines(lines: Sequence[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 @contextmanager
