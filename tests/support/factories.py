@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from strata.model.corpus import (
     Vector,
     blob_sha_of,
 )
+from strata.model.jobs import Job, JobKind, JobStatus
 
 TENANT = "acme"
 REPO_ID = "shop"
@@ -178,3 +179,29 @@ def prepared_blob(
     return PreparedBlob(
         key=key or blob_key(path, body), source=body, chunks=tuple(chunks), notes=tuple(notes), links=tuple(links)
     )
+
+
+def job(
+    job_id: str = "job-00000000000000000000000001",
+    *,
+    session_id: str = "docs",
+    tenant: str = "acme",
+    kind: JobKind = JobKind.SNAPSHOT,
+    created_at: datetime = datetime(2026, 11, 30, 12, tzinfo=UTC),
+) -> Job:
+    """A job that awaits its upload."""
+    folder, ending = ("uploads", "tar.gz") if kind is JobKind.SNAPSHOT else ("changes", "jsonl")
+    return Job(
+        job_id=job_id,
+        session_id=session_id,
+        tenant=tenant,
+        kind=kind,
+        status=JobStatus.AWAITING_UPLOAD,
+        object_key=f"{folder}/{session_id}/{job_id}.{ending}",
+        created_at=created_at,
+        updated_at=created_at,
+    )
+
+
+def job_id(number: int) -> str:
+    return f"job-{number:026d}"

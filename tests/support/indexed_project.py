@@ -14,9 +14,9 @@ from strata.model.corpus import ReportedFile, Vectors
 from strata.model.jobs import Job, JobKind, JobReport, Lease
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings
-from tests.support.factories import identity
+from tests.support.factories import identity, job
+from tests.support.fake_objects import FakeObjectStore
 from tests.support.fakes import FakeBlobCache, FakeSessionStore
-from tests.support.job_fakes import FakeObjectStore, job
 from tests.support.uploads import json_lines, tar_gz
 
 Files = Mapping[str, bytes | str]

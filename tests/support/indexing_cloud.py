@@ -8,13 +8,10 @@ from typing import Any
 
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, JobReport
-from tests.support.job_fakes import (
-    FakeClock,
-    FakeJobTable,
-    FakeObjectStore,
-    FakeRunner,
-    FakeWorkerCalls,
-)
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobTable
+from tests.support.fake_objects import FakeObjectStore
+from tests.support.fake_workers import FakeRunner, FakeWorkerCalls
 from tests.support.lambda_events import LambdaContext, Reply, call, rest_event, s3_event
 
 BOB = {"sub": "bob", "tenant": "acme", "groups": "readers", "scopes": ""}

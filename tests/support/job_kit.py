@@ -8,7 +8,8 @@ from datetime import timedelta
 from strata.model.jobs import Job, JobReport, JobStatus, Lease
 from strata.ports.jobs import JobStore
 from strata.ports.locking import SessionLock
-from tests.support.job_fakes import FakeClock, job, job_id
+from tests.support.factories import job, job_id
+from tests.support.fake_clock import FakeClock
 
 LEASE = timedelta(seconds=60)
 SESSION = "docs"

@@ -11,19 +11,13 @@ from strata.jobs.keeping import SessionKeeper
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.model.jobs import Job, JobKind
-from tests.support.factories import identity
+from tests.support.factories import identity, job, job_id
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_lock import FakeSessionLock
+from tests.support.fake_objects import FakeObjectStore
+from tests.support.fake_workers import FakeRunner, FakeWorkerCalls
 from tests.support.fakes import FakeSessionStore
-from tests.support.job_fakes import (
-    FakeClock,
-    FakeJobStore,
-    FakeJobTable,
-    FakeObjectStore,
-    FakeRunner,
-    FakeSessionLock,
-    FakeWorkerCalls,
-    job,
-    job_id,
-)
 
 SESSION = "docs"
 

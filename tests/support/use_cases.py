@@ -13,14 +13,11 @@ from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.reading import JobReader
 from strata.ports.sessions import SessionStore
 from tests.support.built import MODULES
-from tests.support.job_fakes import (
-    FakeClock,
-    FakeJobStore,
-    FakeJobTable,
-    FakeObjectStore,
-    FakeSessionLock,
-    FakeWorkerCalls,
-)
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_lock import FakeSessionLock
+from tests.support.fake_objects import FakeObjectStore
+from tests.support.fake_workers import FakeWorkerCalls
 
 
 def make_lifecycle(

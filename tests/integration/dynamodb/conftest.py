@@ -6,7 +6,9 @@ from strata.storage.dynamodb.client import Table
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
 from tests.support.aws import aws_endpoint, aws_environment, bucket, cache_table, dynamodb, jobs_table, s3
-from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeSessionLock
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_lock import FakeSessionLock
 from tests.support.job_kit import Kit
 
 __all__ = ["aws_endpoint", "aws_environment", "bucket", "cache_table", "dynamodb", "jobs_table", "s3"]

@@ -10,7 +10,7 @@ import pytest
 
 from strata.errors import JobNotChangeable, JobNotFound, LockLost
 from strata.model.jobs import JobStatus
-from tests.support.job_fakes import job, job_id
+from tests.support.factories import job, job_id
 from tests.support.job_kit import SESSION, Kit
 
 

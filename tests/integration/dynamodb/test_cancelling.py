@@ -11,7 +11,7 @@ import pytest
 
 from strata.errors import JobCancelled, JobNotChangeable, LockLost
 from strata.model.jobs import JobStatus
-from tests.support.job_fakes import job_id
+from tests.support.factories import job_id
 from tests.support.job_kit import Kit
 
 

@@ -16,7 +16,8 @@ from strata.storage.dynamodb.client import Table, to_attributes
 from strata.storage.dynamodb.job_items import capped
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
-from tests.support.job_fakes import FakeClock, job
+from tests.support.factories import job
+from tests.support.fake_clock import FakeClock
 
 
 @pytest.fixture

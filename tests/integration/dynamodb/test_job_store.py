@@ -19,7 +19,8 @@ from strata.model.jobs import Counters, JobReport, JobStatus
 from strata.storage.dynamodb.client import Item, Table
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
-from tests.support.job_fakes import FakeClock, job, job_id
+from tests.support.factories import job, job_id
+from tests.support.fake_clock import FakeClock
 from tests.support.job_kit import SESSION, Kit
 
 

@@ -13,7 +13,7 @@ import pytest
 from strata.errors import JobNotChangeable, LockLost, SessionNotFound
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import JobStatus
-from tests.support.job_fakes import job, job_id
+from tests.support.factories import job, job_id
 from tests.support.job_kit import LEASE, SESSION, Kit
 
 

@@ -17,7 +17,10 @@ from strata.model.jobs import Job, JobEvent, JobStatus, Lease
 from strata.storage.dynamodb.client import Table
 from strata.storage.dynamodb.jobs import DynamoJobStore
 from strata.storage.dynamodb.lock import DynamoSessionLock
-from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeSessionLock, job, job_id
+from tests.support.factories import job, job_id
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_lock import FakeSessionLock
 
 OWNERS = ("a", "b", "c")
 LEASE = timedelta(seconds=60)

@@ -11,7 +11,8 @@ import pytest
 
 from strata.errors import LockLost
 from strata.storage.dynamodb.jobs import DynamoJobStore
-from tests.support.job_fakes import FakeJobStore, job_id
+from tests.support.factories import job_id
+from tests.support.fake_jobs import FakeJobStore
 from tests.support.job_kit import LEASE, SESSION, Kit
 
 

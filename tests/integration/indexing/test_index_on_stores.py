@@ -22,9 +22,9 @@ from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.search import PostgresSearch
 from strata.storage.postgres.sessions import PostgresSessionStore
-from tests.support.factories import identity
+from tests.support.factories import identity, job
+from tests.support.fake_objects import FakeObjectStore
 from tests.support.index_statistics import assert_rows_agree
-from tests.support.job_fakes import FakeObjectStore, job
 from tests.support.postgres import TestDatabase
 from tests.support.uploads import json_lines, tar_gz
 

@@ -17,8 +17,8 @@ from strata.settings.model import IndexingSettings
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
 from strata.storage.postgres.sessions import PostgresSessionStore
-from tests.support.factories import identity
-from tests.support.job_fakes import FakeObjectStore, job
+from tests.support.factories import identity, job
+from tests.support.fake_objects import FakeObjectStore
 from tests.support.plans import Touched, recorded_plans
 from tests.support.postgres import TestDatabase
 from tests.support.uploads import json_lines

@@ -20,7 +20,9 @@ from strata.jobs.naming import letter_id_of_object
 from strata.model.access import INTERNAL_SCOPE, Identity
 from strata.model.jobs import DeadLetter, JobStatus
 from tests.integration.search.test_access_everywhere import PEOPLE, SESSIONS, World
-from tests.support.job_fakes import FakeClock, FakeObjectStore, FakeWorkerCalls
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_objects import FakeObjectStore
+from tests.support.fake_workers import FakeWorkerCalls
 from tests.support.lambda_events import Reply, call, load_function, rest_event
 from tests.support.postgres import TestDatabase
 from tests.support.search_rows import SearchRows

@@ -38,7 +38,7 @@ from strata.storage.postgres.search import PostgresSearch
 from tests.integration.search.test_search_access import without_first_wall
 from tests.support.asking import EMBEDDER, FakeQueryCache, ScriptedExpander
 from tests.support.factories import identity
-from tests.support.job_fakes import FakeJobStore
+from tests.support.fake_jobs import FakeJobStore
 from tests.support.search_rows import SearchRows, TextFile
 
 FOLDERS = ("src/", "src/app/", "docs/", "tests/", "hr/")

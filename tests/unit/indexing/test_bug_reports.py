@@ -22,9 +22,9 @@ from strata.model.corpus import Chunk, Layer, Vectors
 from strata.model.jobs import Job, JobKind, JobReport, Lease
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings
-from tests.support.factories import identity
+from tests.support.factories import identity, job
+from tests.support.fake_objects import FakeObjectStore
 from tests.support.fakes import FakeBlobCache, FakeSessionStore
-from tests.support.job_fakes import FakeObjectStore, job
 from tests.support.parsing import assert_true_to_the_source, sections_of, uncovered_lines
 from tests.support.uploads import json_lines, tar_gz
 

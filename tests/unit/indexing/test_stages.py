@@ -19,9 +19,9 @@ from strata.model.jobs import Counters, Failure, Job, JobReport, Lease
 from strata.ports.generation import Preambler
 from strata.providers.hashed.embedder import HashedEmbedder
 from strata.settings.model import IndexingSettings
-from tests.support.factories import identity
+from tests.support.factories import identity, job
+from tests.support.fake_objects import FakeObjectStore
 from tests.support.fakes import FakeBlobCache, FakeSessionStore
-from tests.support.job_fakes import FakeObjectStore, job
 from tests.support.models import FakeChat
 from tests.support.uploads import json_lines, tar_gz
 

@@ -11,7 +11,10 @@ from strata.errors import JobNotFound
 from strata.jobs.events import EventFeed, sse_text, status_data
 from strata.jobs.running import Progress
 from strata.model.jobs import Counters, Job, JobEvent, JobStatus
-from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeSessionLock, job
+from tests.support.factories import job
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_lock import FakeSessionLock
 
 
 class Feed:

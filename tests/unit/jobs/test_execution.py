@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -18,28 +19,16 @@ from strata.errors import (
 )
 from strata.jobs.dispatch import Dispatcher
 from strata.jobs.execution import JobExecution
-from strata.jobs.keeping import SessionKeeper
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.retrying import RetryPolicy
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Failure, Job, JobKind, JobReport, JobStatus, Lease
 from strata.ports.workers import ExecutionState
-from tests.support.factories import identity
-from tests.support.fakes import FakeSessionStore
-from tests.support.job_fakes import (
-    FakeClock,
-    FakeJobStore,
-    FakeJobTable,
-    FakeObjectStore,
-    FakeRunner,
-    FakeSessionLock,
-    FakeWorkerCalls,
-    job,
-    job_id,
-)
+from tests.support.factories import identity, job, job_id
+from tests.support.fake_workers import FakeRunner
+from tests.support.office import SESSION, Office
 
-SESSION = "docs"
 REPORT = JobReport(counters=Counters(indexed_files=3), chunks=7, generation=1)
 
 
@@ -85,33 +74,12 @@ class FakeExecutions:
         return self.states.setdefault(job.job_id, ExecutionState.RUNNING)
 
 
-class Works:
-    """One session, its mailbox, and the execution of one job."""
+class Works(Office):
+    """An office where large snapshots go to an execution."""
 
-    def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.table = FakeJobTable(clock=self.clock)
-        self.jobs, self.lock = FakeJobStore(self.table), FakeSessionLock(self.table)
-        self.sessions, self.objects = FakeSessionStore(), FakeObjectStore()
-        self.runner, self.stages, self.executions = FakeRunner(), FakeStages(), FakeExecutions()
-        self.sessions.create(
-            session_id=SESSION,
-            identity=identity("ann"),
-            project_id=SESSION,
-            embedding_model="hashed-256",
-            dimension=256,
-            pipeline_version="1",
-        )
-        self.keeper = SessionKeeper(
-            sessions=self.sessions,
-            jobs=self.jobs,
-            lock=self.lock,
-            objects=self.objects,
-            calls=FakeWorkerCalls(),
-            clock=self.clock,
-            lease=timedelta(seconds=60),
-        )
-        retry = RetryPolicy(sleep=self.clock.sleep, draw=lambda: 1.0)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.stages, self.executions = FakeStages(), FakeExecutions()
         self.dispatcher = Dispatcher(
             sessions=self.sessions,
             objects=self.objects,
@@ -121,45 +89,25 @@ class Works:
             dimension=256,
             pipeline_version="1",
         )
-        self.mailbox = Mailbox(
-            sessions=self.sessions,
-            jobs=self.jobs,
-            lock=self.lock,
-            keeper=self.keeper,
-            runner=lambda: self.runner,
-            clock=self.clock,
-            lease=timedelta(seconds=60),
-            retry=retry,
-            dispatcher=self.dispatcher,
-        )
         self.execution = JobExecution(
             sessions=self.sessions,
             jobs=self.jobs,
             lock=self.lock,
             clock=self.clock,
             lease=timedelta(seconds=60),
-            mailbox=self.mailbox,
+            mailbox=self.mailbox(),
             stages=lambda: self.stages,
-            retry=retry,
+            retry=RetryPolicy(sleep=self.clock.sleep, draw=lambda: 1.0),
         )
+
+    def mailbox(self, runner: FakeRunner | None = None, **changed: Any) -> Mailbox:
+        return super().mailbox(runner, **({"dispatcher": self.dispatcher} | changed))
 
     def accept(self, number: int, *, kind: JobKind = JobKind.SNAPSHOT, reindex: bool = False, size: int = 10) -> Job:
         made = replace(job(job_id(number), session_id=SESSION, kind=kind), reindex=reindex)
         self.objects.put(made.object_key, b"x" * size, content_type="")
         self.jobs.create(made)
         return self.jobs.accept(made.job_id, session_id=SESSION, object_version=None, applied_seq=0)
-
-    def drain(self) -> None:
-        self.mailbox.drain(SESSION, owner=f"worker-{self.clock.monotonic()}", remaining_s=plenty)
-
-    def job(self, number: int) -> Job:
-        found = self.jobs.get(job_id(number))
-        assert found is not None
-        return found
-
-    @property
-    def lock_is_free(self) -> bool:
-        return self.table.session(SESSION).owner is None
 
 
 def plenty() -> float:
@@ -191,11 +139,11 @@ def test_a_large_snapshot_goes_to_an_execution_and_the_lock_is_let_go(
     works.drain()
     assert (job_id(1) in works.executions.states) == dispatched
     assert works.job(1).status is (JobStatus.QUEUED if dispatched else JobStatus.DONE)
-    assert works.lock_is_free
+    assert works.free
 
 
 def test_a_snapshot_of_another_model_goes_to_an_execution(works: Works) -> None:
-    works.mailbox = replace(works.mailbox, dispatcher=replace(works.dispatcher, embedding_model="minilm"))
+    works.dispatcher = replace(works.dispatcher, embedding_model="minilm")
     works.accept(1)
     works.drain()
     assert job_id(1) in works.executions.states
@@ -230,7 +178,7 @@ def test_a_job_that_was_cancelled_before_its_execution_ended_is_cancelled(works:
     works.jobs.cancel(job_id(1))
     works.execution.ended(job_id(1), status, owner="rule", remaining_s=plenty)
     assert (works.job(1).status, works.job(1).error_code) == (JobStatus.CANCELLED, None)
-    assert works.lock_is_free
+    assert works.free
 
 
 # --- the states ----------------------------------------------------------------------------------------------------
@@ -252,7 +200,7 @@ def test_the_states_bring_a_job_to_its_end_and_drain_what_waits(works: Works) ->
     run(works, 1)
     assert (works.job(1).status, works.job(1).report) == (JobStatus.DONE, REPORT)
     assert works.job(2).status is JobStatus.DONE
-    assert works.lock_is_free
+    assert works.free
     assert works.runner.ran[0][0] == job_id(2)
 
 
@@ -262,7 +210,7 @@ def test_nobody_else_works_on_the_session_while_the_execution_holds_it(works: Wo
     works.execution.plan(job_id(1), plenty)
     works.drain()
     assert works.job(2).status is JobStatus.QUEUED
-    assert not works.lock_is_free
+    assert not works.free
 
 
 def test_every_state_renews_the_lock(works: Works) -> None:
@@ -301,7 +249,7 @@ def test_a_plan_waits_for_its_turn(works: Works) -> None:
     works.accept(2, reindex=True)
     with pytest.raises(SessionBusy):
         works.execution.plan(job_id(2), plenty)
-    assert works.lock_is_free
+    assert works.free
 
 
 def test_a_plan_of_a_job_that_has_ended_says_so(works: Works) -> None:
@@ -315,7 +263,7 @@ def test_a_flip_whose_reply_was_lost_is_repeated_in_vain(works: Works) -> None:
     run(works, 1)
     works.stages.fences.clear()
     works.execution.flip(job_id(1), 5, plenty)
-    assert (works.stages.fences, works.lock_is_free) == ({}, True)
+    assert (works.stages.fences, works.free) == ({}, True)
 
 
 @pytest.mark.parametrize("state", ["prepare", "fill", "flip"])
@@ -373,7 +321,7 @@ def test_a_failed_state_ends_the_job(works: Works, error: str, cause: str, code:
     works.execution.release(SESSION, job_id(1), owner="last", remaining_s=plenty)
     ended = works.job(1)
     assert (ended.status, ended.error_code, ended.error_message) == (JobStatus.ERROR, code, message)
-    assert works.lock_is_free
+    assert works.free
 
 
 def test_what_a_batch_has_said_goes_before_what_the_map_says(works: Works) -> None:
@@ -393,7 +341,7 @@ def test_an_execution_that_was_stopped_ends_its_job_and_drains(works: Works) -> 
     works.execution.ended(job_id(1), "ABORTED", owner="rule", remaining_s=plenty)
     assert (works.job(1).status, works.job(1).error_code) == (JobStatus.ERROR, "execution_failed")
     assert works.job(1).error_message == "The execution for this job ended as ABORTED."
-    assert (works.job(2).status, works.lock_is_free) == (JobStatus.DONE, True)
+    assert (works.job(2).status, works.free) == (JobStatus.DONE, True)
 
 
 def test_the_end_of_an_execution_whose_job_is_over_changes_nothing(works: Works) -> None:
@@ -416,7 +364,7 @@ def test_a_job_that_is_cancelled_while_it_is_prepared_ends_as_cancelled(works: W
     works.execution.fail(job_id(1), "States.ExceedToleratedFailureThreshold", "")
     works.execution.release(SESSION, job_id(1), owner="last", remaining_s=plenty)
     assert (works.job(1).status, works.job(1).error_code) == (JobStatus.CANCELLED, None)
-    assert works.lock_is_free
+    assert works.free
 
 
 def test_a_session_that_is_deleted_meanwhile_ends_its_execution_and_is_purged(works: Works) -> None:

@@ -10,9 +10,11 @@ from strata.jobs.lifecycle import Lifecycle
 from strata.jobs.naming import UploadedObject, is_job_id
 from strata.jobs.reading import JobReader
 from strata.model.jobs import Job, JobKind, JobStatus
-from tests.support.factories import identity
+from tests.support.factories import identity, job, job_id
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_objects import FakeObjectStore
 from tests.support.fakes import FakeSessionStore
-from tests.support.job_fakes import FakeClock, FakeJobStore, FakeJobTable, FakeObjectStore, job, job_id
 from tests.support.use_cases import make_lifecycle
 
 ANN, BOB = identity("ann"), identity("bob", groups=["readers"])

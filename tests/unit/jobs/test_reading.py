@@ -9,9 +9,9 @@ from strata.jobs.reading import JobReader
 from strata.model.access import Identity
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import JobReport
-from tests.support.factories import file_entry, identity
+from tests.support.factories import file_entry, identity, job, job_id
+from tests.support.fake_jobs import FakeJobStore
 from tests.support.fakes import FakeSessionStore
-from tests.support.job_fakes import FakeJobStore, job, job_id
 
 
 @pytest.fixture

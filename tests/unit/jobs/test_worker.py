@@ -5,7 +5,8 @@ from typing import Any
 
 from strata.jobs.naming import UploadedObject
 from strata.jobs.worker import UploadWorker
-from tests.support.job_fakes import FakeJobStore, FakeWorkerCalls
+from tests.support.fake_jobs import FakeJobStore
+from tests.support.fake_workers import FakeWorkerCalls
 
 
 @dataclass

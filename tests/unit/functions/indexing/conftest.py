@@ -12,17 +12,13 @@ from strata.indexing.drift import DriftReporter
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
+from tests.support.fake_clock import FakeClock
+from tests.support.fake_jobs import FakeJobStore, FakeJobTable
+from tests.support.fake_lock import FakeSessionLock
+from tests.support.fake_objects import FakeObjectStore
+from tests.support.fake_workers import FakeRunner, FakeWorkerCalls
 from tests.support.fakes import FakeSessionStore
 from tests.support.indexing_cloud import REPORT, Cloud
-from tests.support.job_fakes import (
-    FakeClock,
-    FakeJobStore,
-    FakeJobTable,
-    FakeObjectStore,
-    FakeRunner,
-    FakeSessionLock,
-    FakeWorkerCalls,
-)
 from tests.support.lambda_events import load_function
 from tests.support.link_fakes import FakeLinkReader
 from tests.support.use_cases import behind_bootstrap, job_use_cases

@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.factories import job_id
 from tests.support.indexing_cloud import Cloud, opened
-from tests.support.job_fakes import (
-    job_id,
-)
 from tests.support.lambda_events import Reply, call, rest_event
 
 

@@ -15,9 +15,7 @@ from strata.errors import (
 )
 from strata.jobs.running import ReportProgress
 from strata.model.jobs import Job, JobReport, JobStatus, Lease
-from tests.support.job_fakes import (
-    job_id,
-)
+from tests.support.factories import job_id
 from tests.support.office import Office, worked
 
 

@@ -12,10 +12,8 @@ from strata.errors import (
 )
 from strata.jobs.running import Progress, ReportProgress
 from strata.model.jobs import Job, JobReport, JobStatus, Lease
-from tests.support.job_fakes import (
-    FakeRunner,
-    job_id,
-)
+from tests.support.factories import job_id
+from tests.support.fake_workers import FakeRunner
 from tests.support.office import Killed, Office, worked
 
 

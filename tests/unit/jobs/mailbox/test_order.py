@@ -11,10 +11,7 @@ import pytest
 from strata.jobs.running import ReportProgress
 from strata.model.corpus import ReportedFile
 from strata.model.jobs import Counters, Job, JobKind, JobReport, Lease
-from tests.support.job_fakes import (
-    job,
-    job_id,
-)
+from tests.support.factories import job, job_id
 from tests.support.office import SESSION, Office, worked
 
 

@@ -1,14 +1,11 @@
-"""Fakes of `JobStore`, `SessionLock`, `ObjectStore` and `Clock` that keep their ports' promises, in memory."""
+"""A `JobStore` that keeps its port's promises in memory, and the table that it shares with the lock."""
 
 from __future__ import annotations
 
-import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import BinaryIO
 
 from strata.errors import (
     Conflict,
@@ -17,39 +14,17 @@ from strata.errors import (
     JobNotFound,
     LockLost,
     SessionNotFound,
-    UploadRejected,
-    UploadTooLarge,
 )
 from strata.jobs.events import INDEX_STATUS, TERMINAL, status_data
-from strata.jobs.running import Progress, ReportProgress
-from strata.model.jobs import DeadLetter, Job, JobEvent, JobKind, JobReport, JobStatus, Lease
-from strata.ports.objects import PresignedPost, StoredObject
-from strata.ports.workers import WorkOrder
-
-TAKEOVER_MARGIN = timedelta(seconds=2)
-
-
-class FakeClock:
-    """A clock that a test moves. It also stands in for `time.sleep` and `time.monotonic`."""
-
-    def __init__(self, now: datetime = datetime(2026, 11, 30, 12, tzinfo=UTC)) -> None:
-        self.present = now
-
-    def now(self) -> datetime:
-        return self.present
-
-    def sleep(self, seconds: float) -> None:
-        self.present += timedelta(seconds=seconds)
-
-    def monotonic(self) -> float:
-        return self.present.timestamp()
-
+from strata.jobs.running import Progress
+from strata.model.jobs import DeadLetter, Job, JobEvent, JobStatus, Lease
+from tests.support.fake_clock import FakeClock
 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass
-class _Session:
+class FakeSession:
     accepted_seq: int = 0
     done_seq: int = 0
     owner: str | None = None
@@ -66,16 +41,16 @@ class FakeJobTable:
     clock: FakeClock = field(default_factory=FakeClock)
     jobs: dict[str, Job] = field(default_factory=dict)
     events: dict[str, list[JobEvent]] = field(default_factory=dict)
-    sessions: dict[str, _Session] = field(default_factory=dict)
+    sessions: dict[str, FakeSession] = field(default_factory=dict)
     places: dict[tuple[str, int], str] = field(default_factory=dict)
     dead_letters: dict[str, DeadLetter] = field(default_factory=dict)
     turn: threading.RLock = field(default_factory=threading.RLock)
 
-    def session(self, session_id: str, applied_seq: int = 0) -> _Session:
+    def session(self, session_id: str, applied_seq: int = 0) -> FakeSession:
         found = self.sessions.get(session_id)
         if found is None:
             given_out = max((seq for name, seq in self.places if name == session_id), default=0)
-            found = _Session(accepted_seq=max(given_out, applied_seq), done_seq=applied_seq)
+            found = FakeSession(accepted_seq=max(given_out, applied_seq), done_seq=applied_seq)
         elif found.accepted_seq < applied_seq:
             found.accepted_seq, found.done_seq = applied_seq, max(found.done_seq, applied_seq)
         self.sessions[session_id] = found
@@ -280,175 +255,3 @@ class FakeJobStore:
     def _check_held(self, lease: Lease) -> None:
         if not self.table.holds(lease):
             raise LockLost
-
-
-class FakeSessionLock:
-    def __init__(self, table: FakeJobTable) -> None:
-        self.table = table
-
-    def acquire(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease | None:
-        with self.table.turn:
-            session, now = self.table.session(session_id, applied_seq), self.table.clock.now()
-            if session.owner is not None and session.until > now - min(TAKEOVER_MARGIN, lease * 0.1):
-                if session.owner != owner:
-                    return None
-                return self._lease(session_id, session)
-            return self._take(session_id, session, owner, now + lease, fence)
-
-    def seize(self, session_id: str, *, owner: str, lease: timedelta, applied_seq: int, fence: int) -> Lease:
-        with self.table.turn:
-            session = self.table.session(session_id, applied_seq)
-            self._take(session_id, session, owner, self.table.clock.now() + lease, fence)
-            session.deletion = session.fence
-            return self._lease(session_id, session)
-
-    def _take(self, session_id: str, session: _Session, owner: str, until: datetime, fence: int) -> Lease:
-        now_ms = int(self.table.clock.now().timestamp() * 1000)
-        session.owner, session.until, session.listed_at = owner, until, until
-        session.fence = max(session.fence + 1, now_ms, fence + 1)
-        return self._lease(session_id, session)
-
-    def _lease(self, session_id: str, session: _Session) -> Lease:
-        return Lease(
-            session_id=session_id,
-            owner=session.owner or "",
-            fence=session.fence,
-            expires_at=session.until,
-            deletion=session.deletion,
-        )
-
-    def deletion(self, session_id: str) -> int | None:
-        session = self.table.sessions.get(session_id)
-        return None if session is None else session.deletion
-
-    def remove(self, held: Lease) -> None:
-        with self.table.turn:
-            if not self.table.holds(held):
-                raise LockLost
-            del self.table.sessions[held.session_id]
-
-    def forget(self, session_id: str) -> None:
-        session = self.table.sessions.get(session_id)
-        if session is not None and session.deletion is None:
-            session.listed_at = None
-
-    def renew(self, held: Lease, *, lease: timedelta) -> Lease:
-        with self.table.turn:
-            if not self.table.holds(held):
-                raise LockLost
-            session = self.table.session(held.session_id)
-            session.until = session.listed_at = self.table.clock.now() + lease
-            return replace(held, expires_at=session.until)
-
-    def release(self, held: Lease) -> bool:
-        with self.table.turn:
-            if not self.table.holds(held):
-                return True
-            session = self.table.session(held.session_id)
-            if session.accepted_seq != session.done_seq or session.deletion is not None:
-                return False
-            session.owner = session.listed_at = None
-            return True
-
-    def abandon(self, held: Lease) -> None:
-        with self.table.turn:
-            if self.table.holds(held):
-                session = self.table.session(held.session_id)
-                session.owner, session.listed_at = None, self.table.clock.now()
-
-
-class FakeObjectStore:
-    """Objects in a dict; every put is a new version."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.puts = 0
-
-    def put(self, key: str, body: bytes, *, content_type: str) -> StoredObject:
-        self.puts += 1
-        self.objects[key] = body
-        return StoredObject(key=key, size_bytes=len(body), version=f"v{self.puts}")
-
-    def head(self, key: str, *, version: str | None = None) -> StoredObject | None:
-        if key not in self.objects:
-            return None
-        return StoredObject(key=key, size_bytes=len(self.objects[key]), version=f"v{self.puts}")
-
-    @contextmanager
-    def download(self, key: str, *, version: str | None = None, max_bytes: int) -> Iterator[BinaryIO]:
-        if key not in self.objects:
-            raise UploadRejected
-        if len(self.objects[key]) > max_bytes:
-            raise UploadTooLarge
-        yield io.BytesIO(self.objects[key])
-
-    def remove_all(self, prefix: str, *, before: datetime) -> None:
-        for key in [key for key in self.objects if key.startswith(prefix)]:
-            del self.objects[key]
-
-    def presigned_post(self, key: str, *, max_bytes: int, content_type: str, expires_in_s: int) -> PresignedPost:
-        fields = {"key": key, "Content-Type": content_type}
-        return PresignedPost(url="http://bucket.test/", fields=fields, expires_in_s=expires_in_s)
-
-
-@dataclass
-class FakeWorkerCalls:
-    """Remembers what it was asked for; with an `error` it can't be reached."""
-
-    orders: list[WorkOrder] = field(default_factory=list)
-    error: Exception | None = None
-
-    def send(self, order: WorkOrder) -> None:
-        if self.error is not None:
-            raise self.error
-        self.orders.append(order)
-
-
-@dataclass
-class FakeRunner:
-    """A `JobRunner` that remembers what it did; `work` is what a test wants to happen in the middle of a job."""
-
-    work: Callable[[Job, Lease, ReportProgress], JobReport] = lambda _job, _lease, _progress: JobReport()
-    ran: list[tuple[str, int]] = field(default_factory=list)
-    formats: list[str] = field(default_factory=list)
-
-    def index_snapshot(self, job: Job, lease: Lease, upload_format: str, progress: ReportProgress) -> JobReport:
-        self.formats.append(upload_format)
-        return self._run(job, lease, progress)
-
-    def index_changes(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
-        return self._run(job, lease, progress)
-
-    def roll_back(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
-        self.formats.append("rollback")
-        return self._run(job, lease, progress)
-
-    def _run(self, job: Job, lease: Lease, progress: ReportProgress) -> JobReport:
-        self.ran.append((job.job_id, lease.fence))
-        return self.work(job, lease, progress)
-
-
-def job(
-    job_id: str = "job-00000000000000000000000001",
-    *,
-    session_id: str = "docs",
-    tenant: str = "acme",
-    kind: JobKind = JobKind.SNAPSHOT,
-    created_at: datetime = datetime(2026, 11, 30, 12, tzinfo=UTC),
-) -> Job:
-    """A job that awaits its upload."""
-    folder, ending = ("uploads", "tar.gz") if kind is JobKind.SNAPSHOT else ("changes", "jsonl")
-    return Job(
-        job_id=job_id,
-        session_id=session_id,
-        tenant=tenant,
-        kind=kind,
-        status=JobStatus.AWAITING_UPLOAD,
-        object_key=f"{folder}/{session_id}/{job_id}.{ending}",
-        created_at=created_at,
-        updated_at=created_at,
-    )
-
-
-def job_id(number: int) -> str:
-    return f"job-{number:026d}"
