@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -126,6 +127,18 @@ def used_cells(database: TestDatabase, statement: Statement) -> bool:
     plan = plan_of(database, "large", statement)
     lines = [line for line in plan.splitlines() if "Function Scan on strata_nearest" in line]
     return any("never executed" not in line for line in lines)
+
+
+@pytest.mark.parametrize("analysed", [False, True], ids=["as filled", "analysed"])
+def test_rows_that_the_cells_name_are_looked_up_by_their_keys(large: SearchRows, analysed: bool) -> None:
+    """Whatever the planner knows of the table: a search that reads all of its rows once more has won nothing."""
+    if analysed:
+        with psycopg.connect(large.database.owner_url, autocommit=True) as connection:
+            connection.execute("ANALYZE rag_chunk_vectors")
+    request = large.request("large", "?", identity=ANN, embedding=vectors(1, DIMENSION, seed=2)[0])
+    plan = plan_of(large.database, "large", search_statement(request))
+    scans = re.findall(r"Scan.* on rag_chunk_vectors_\d+ .*\(actual rows=([\d.]+) loops=(\d+)\)", plan)
+    assert 0 < sum(float(rows) * int(loops) for rows, loops in scans) <= 4 * request.depth
 
 
 def test_a_list_that_the_cells_leave_short_is_drawn_from_every_row(

@@ -32,7 +32,8 @@ dense AS (
 
 # By the cells (IVFFlat's lists) where the index has them and the search may find many rows. The cells name rows; their
 # distances are computed here, exactly, and the filter is applied once more. The search of the cells gives up when too
-# few of the rows that it meets are allowed: a short list is drawn from all rows.
+# few of the rows that it meets are allowed: a short list is drawn from all rows. OFFSET 0: each named row is looked up
+# by its key; the planner, who may not know how large the index is, would read all of its rows to find a hundred.
 _CELLS = sql.SQL("""
 nearest_plan AS MATERIALIZED (
     SELECT coalesce(nearest_rows IS NOT NULL AND allowed_share >= %(least_share)s::float8
@@ -44,13 +45,16 @@ nearest_plan AS MATERIALIZED (
     ) AS sampled
 ),
 by_cells AS MATERIALIZED (
-    SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+    SELECT chunk.*
     FROM strata_nearest(
         (SELECT index_id FROM session), (SELECT dimension FROM session), (SELECT nearest_rows FROM session),
         (SELECT allowed_share FROM nearest_plan), %(embedding)s::halfvec,
         %(layers)s::text[], %(included)s::text[], %(excluded)s::text[], %(principals)s::text[], 2 * %(depth)s::int
-    ) AS named JOIN rag_chunk_vectors AS chunk ON chunk.chunk_id = named.chunk_id
-    WHERE (SELECT by_cells FROM nearest_plan) AND {allowed}
+    ) AS named CROSS JOIN LATERAL (
+        SELECT chunk.chunk_id, chunk.embedding <=> %(embedding)s::halfvec AS distance, {preferences}
+        FROM rag_chunk_vectors AS chunk WHERE chunk.chunk_id = named.chunk_id AND {allowed} OFFSET 0
+    ) AS chunk
+    WHERE (SELECT by_cells FROM nearest_plan)
     ORDER BY distance, chunk_id
     LIMIT %(depth)s
 ),""")
