@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from strata.model.corpus import EmbeddedChunk, Layer
 from strata.retrieval.bm25 import K1, B
 from strata.retrieval.statements.lexical import TERM_SPACE
-from strata.storage.postgres import copying
+from strata.storage.postgres import copying, term_blocks
 from strata.storage.postgres.connection import Connection, connect
 from strata.storage.postgres.sessions import NEAREST_ROWS
 from strata_bench.copies import CHANGED_TERMS, NOISE, GrownSession, readers_of
@@ -116,6 +116,8 @@ class BulkSession:
             if self.tidies:
                 connection.execute("SELECT strata_tidy(%s)", [index_id])
                 connection.execute("SELECT strata_build_nearest(%s, %s)", [index_id, NEAREST_ROWS])
+                with connection.transaction():
+                    term_blocks.build(connection, index_id)
         return self.grown.chunks
 
     def churn(self, commits: int, *, files: int = 3) -> None:

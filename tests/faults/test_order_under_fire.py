@@ -207,6 +207,8 @@ def left_behind(world: World, session: str) -> dict[str, int]:
         " (SELECT FROM rag_indexes AS i WHERE i.index_id = l.index_id)",
         "statistics": "SELECT count(*) FROM rag_index_terms AS t WHERE NOT EXISTS"
         " (SELECT FROM rag_indexes AS i WHERE i.index_id = t.index_id)",
+        "blocks": "SELECT count(*) FROM rag_term_blocks AS b WHERE NOT EXISTS"
+        " (SELECT FROM rag_indexes AS i WHERE i.index_id = b.index_id)",
         "cache": "SELECT count(*) FROM rag_blob_cache WHERE repo_id = %(name)s",
         "cached chunks": "SELECT count(*) FROM rag_chunk_cache AS c WHERE NOT EXISTS"
         " (SELECT FROM rag_blob_cache AS b WHERE b.blob_id = c.blob_id)",

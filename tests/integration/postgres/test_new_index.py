@@ -20,6 +20,7 @@ from tests.support.index_statistics import assert_rows_agree
 from tests.support.new_index_contract import count, fill, flip, new_index, rebuilt, roll_back
 from tests.support.postgres import TestDatabase
 from tests.support.session_store_contract import SESSION_ID, commit_request, create_session, prepare
+from tests.support.term_blocks import make_small_blocks
 
 SWAPS = 100
 
@@ -73,6 +74,8 @@ def test_a_collected_index_leaves_no_row(
     postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strata.storage.postgres.new_index.COLLECTED_ROWS", 2)
+    make_small_blocks(monkeypatch)
+    monkeypatch.setattr("strata.storage.postgres.term_blocks.FREQUENT_ROWS", 0)
     store.commit(commit_request(*[prepare(cache, f"{n}.md", f"one {n}\n\ntwo {n}") for n in range(4)]))
     for seq in (2, 3):
         rebuilt(store, prepare(cache, "a.md", f"{seq}"), seq=seq, fence=seq)
@@ -81,9 +84,10 @@ def test_a_collected_index_leaves_no_row(
     with psycopg.connect(postgres.owner_url) as connection:
         counts = connection.execute(
             "SELECT (SELECT count(*) FROM rag_indexes), (SELECT count(*) FROM rag_session_chunk_map),"
-            " (SELECT count(DISTINCT index_id) FROM rag_index_terms)"
+            " (SELECT count(DISTINCT index_id) FROM rag_index_terms),"
+            " (SELECT count(DISTINCT index_id) FROM rag_term_blocks), (SELECT count(*) FROM rag_block_rows)"
         ).fetchone()
-    assert counts == (2, 2, 2)
+    assert counts == (2, 2, 2, 2, 2)
 
 
 def test_a_filler_that_was_thought_dead_writes_nothing_into_a_collected_index(

@@ -18,12 +18,13 @@ from tests.support.session_store_contract import commit_request, create_session
 
 TABLES = [
     "rag_sessions", "rag_indexes", "rag_index_layers", "rag_terms", "rag_index_terms", "rag_chunks",
-    "rag_chunk_vectors", "rag_chunk_terms", "rag_session_chunk_map", "rag_blob_cache", "rag_chunk_cache",
+    "rag_chunk_vectors", "rag_chunk_terms", "rag_term_blocks", "rag_block_rows", "rag_session_chunk_map",
+    "rag_blob_cache", "rag_chunk_cache",
     "schema_migrations",
 ]  # fmt: skip
 READABLE = {
     "rag_sessions", "rag_indexes", "rag_index_layers", "rag_terms", "rag_index_terms", "rag_chunks",
-    "rag_chunk_vectors", "rag_chunk_terms", "rag_links", "rag_blob_cache",
+    "rag_chunk_vectors", "rag_chunk_terms", "rag_term_blocks", "rag_block_rows", "rag_links", "rag_blob_cache",
 }  # fmt: skip
 ANN = ("acme", ["user:ann"])
 

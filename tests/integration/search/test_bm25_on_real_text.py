@@ -14,6 +14,7 @@ from strata.model.asking import Names
 from strata.model.corpus import Layer
 from strata.retrieval.statements import lexical
 from tests.support.search_rows import SearchRows, TextFile
+from tests.support.term_blocks import make_small_blocks, use_blocks
 
 PROJECT = Path(__file__).resolve().parents[3]
 SETS = os.environ.get("STRATA_EVAL_DATA", "")
@@ -53,20 +54,25 @@ def corpora() -> list[object]:
 def test_first_rows_are_those_of_the_reference(
     rows: SearchRows, folder: Path | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make_small_blocks(monkeypatch)
     files, questions = own_text() if folder is None else judged_text(folder)
     rows.session("real")
-    rows.commit("real", [TextFile(path, pieces(text), layer(path)) for path, text in files.items() if text.strip()])
+    texts = [TextFile(path, pieces(text), layer(path)) for path, text in files.items() if text.strip()]
+    rows.commit("real", texts[:-2])
+    rows.commit("real", texts[-2:])
     thousand = " ".join(" ".join(questions * 8).split()[:1_000])
     for question in [*questions, "\n\n".join(questions), thousand]:
         request = rows.request("real", question, limit=DEPTH, depth=DEPTH, dense=False)
         request = replace(request, names=Names())
         expected = rows.twin.bm25(request)
-        for first_draw, small_rows, most_postings in (
-            (2_000, 0, 99.0),
-            (100, 0, 99.0),
-            (100, 0, 0.0),
-            (100, 100_000, 99.0),
+        for first_draw, small_rows, most_postings, blocks in (
+            (2_000, 0, 99.0, False),
+            (100, 0, 99.0, False),
+            (100, 0, 0.0, False),
+            (100, 100_000, 99.0, False),
+            (100, 0, 99.0, True),
         ):
+            use_blocks(rows.database, blocks)
             monkeypatch.setattr(lexical, "FIRST_DRAW_ROWS", first_draw)
             monkeypatch.setattr(lexical, "SMALL_ROWS", small_rows)
             monkeypatch.setattr(lexical, "MOST_POSTINGS", most_postings)

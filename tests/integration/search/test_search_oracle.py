@@ -17,6 +17,7 @@ from strata.retrieval.statements import fusion, lexical
 from tests.support import chunk_search
 from tests.support.factories import identity
 from tests.support.search_rows import SearchRows, TextFile
+from tests.support.term_blocks import make_small_blocks
 
 WORDS = (
     *("webhook", "secret", "reset", "index", "commit", "lease", "fence", "retry", "backoff", "queue", "job", "worker"),
@@ -77,15 +78,25 @@ def random_filter(chance: random.Random) -> Filter:
 
 @pytest.fixture(
     autouse=True,
-    params=[(2_000, 0.7, 0, 99.0), (40, 0.0, 0, 99.0), (1, 0.3, 0, 99.0), (1, 0.3, 0, 0.0), (1, 0.7, 2_000, 99.0)],
-    ids="first draw of {0[0]} rows, few are {0[2]}, at most {0[3]} postings a row".format,
+    params=[
+        (2_000, 0.7, 0, 99.0, False),
+        (40, 0.0, 0, 99.0, False),
+        (1, 0.3, 0, 99.0, False),
+        (1, 0.3, 0, 0.0, False),
+        (1, 0.7, 2_000, 99.0, False),
+        (1, 0.7, 0, 0.0, True),
+        (20, 0.7, 0, 99.0, True),
+    ],
+    ids="first draw of {0[0]} rows, few are {0[2]}, at most {0[3]} postings a row, blocks: {0[4]}".format,
 )
 def first_draw(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first draw looks up every term of the question, some, or one; or every row is scored, after it or at once.
 
-    Files give way to others from the start, or later.
+    Files give way to others from the start, or later. With blocks most words have them, and some rows no place there.
     """
-    first_draw_rows, first_share, small_rows, most_postings = request.param
+    first_draw_rows, first_share, small_rows, most_postings, blocks = request.param
+    if blocks:
+        make_small_blocks(monkeypatch)
     monkeypatch.setattr(lexical, "MOST_POSTINGS", most_postings)
     monkeypatch.setattr(lexical, "SMALL_ROWS", small_rows)
     monkeypatch.setattr(lexical, "FIRST_DRAW_ROWS", first_draw_rows)

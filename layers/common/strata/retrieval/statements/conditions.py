@@ -18,7 +18,7 @@ session AS MATERIALIZED (
     SELECT found.*, CASE WHEN model_fits AND NOT index_moved THEN active_index_id END AS index_id
     FROM (
         SELECT s.generation, s.active_index_id, i.embedding_model, i.dimension, i.nearest_rows,
-               i.nearest_rows IS NOT NULL AS has_cells,
+               i.nearest_rows IS NOT NULL AS has_cells, i.blocks_upto,
                %(embedding_model)s::text IS NULL
                OR (i.embedding_model = %(embedding_model)s AND i.dimension = %(dimension)s) AS model_fits,
                coalesce(s.active_index_id, 0) <> %(index_id)s::bigint AS index_moved

@@ -21,6 +21,9 @@ find its rows by their key and compare every word of each with every word of the
 MOST_POSTINGS = 1.25
 """With more postings than so many for each row that is searched, most rows hold one of the words, and to score every
 row costs less than to look up which."""
+BLOCK_ROWS = 960
+"""Rows of a block of a frequent word's postings: so many that its vector, where all of them hold the word, is less than
+a page, and a multiple of 60 by a power of two."""
 _BELOW_FLOAT_ERROR = 0.9999
 """Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
@@ -86,8 +89,9 @@ remaining AS MATERIALIZED (
     ) AS ordered CROSS JOIN query
     WHERE bounds >= {below_float_error} * (SELECT bm25 FROM threshold) AND (of_few OR key <> ALL (keys))
 ),
+{blocks}
 second_draw AS MATERIALIZED (
-    {found_by_words} UNION ALL {among_all_rows}
+    {found_by_words} UNION {among_all_rows} UNION {of_rare_words} UNION {reached} UNION {outside}
     ORDER BY {preferred_first} bm25 DESC, chunk_id
     LIMIT %(depth)s
 ),
@@ -111,6 +115,68 @@ _SCORED = sql.SQL("""
     ) AS chunk
     WHERE bm25 > 0 AND bm25 >= (SELECT bm25 FROM threshold) AND {in_session} AND {only_if}""")
 _FOUND_BY_WORDS = sql.SQL("chunk.term_keys && (SELECT keys FROM remaining)")
+_OF_RARE_WORDS = sql.SQL("chunk.term_keys && (SELECT rare_keys FROM by_blocks)")
+_OUTSIDE = sql.SQL(
+    "chunk.chunk_id > (SELECT blocks_upto FROM by_blocks) AND chunk.chunk_id <= (SELECT endless FROM by_blocks)"
+)
+_NOT_BY_BLOCKS = sql.SQL("NOT (SELECT chosen FROM by_blocks)")
+_BY_BLOCKS = sql.SQL("(SELECT chosen FROM by_blocks)")
+# Each row is looked up by its key, as those that the cells name.
+_REACHED = sql.SQL("""
+    SELECT chunk.chunk_id, bm25, {preferences}
+    FROM (SELECT chunk_id FROM reached) AS named CROSS JOIN LATERAL (
+        SELECT chunk.*, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25
+        FROM rag_chunk_terms AS chunk
+        WHERE chunk.chunk_id = named.chunk_id AND {matching}
+        OFFSET 0
+    ) AS chunk
+    WHERE bm25 >= (SELECT bm25 FROM threshold) AND {in_session} AND {by_blocks}""")
+
+# Where the index has blocks of its frequent words (see `storage.postgres.term_blocks`) and there is a threshold, the
+# words that have blocks are added up for a block of rows at once: `reached` are the rows whose sums come up to it. They
+# are scored anew, as are all rows with one of the other words, and those that have no place in a block: who is in
+# neither holds words with blocks only, and too little of them.
+# A word's idf times its weights: pgvector multiplies vectors by vectors, so each idf stands in one BLOCK_ROWS times.
+_BLOCKS = sql.SQL("""
+by_blocks AS MATERIALIZED (
+    SELECT coalesce(session.blocks_upto IS NOT NULL AND threshold.bm25 > 0 AND remaining.keys IS NOT NULL
+                    AND NOT of_few, false) AS chosen,
+           session.blocks_upto, 9223372036854775807 AS endless,
+           ARRAY(
+               SELECT key FROM asked WHERE key <> ALL (query.keys) AND NOT EXISTS (
+                   SELECT FROM rag_term_blocks AS counted
+                   WHERE {counted_in_index} AND counted.term_id = asked.term_id LIMIT 1
+               )
+           ) AS rare_keys
+    FROM session CROSS JOIN threshold CROSS JOIN remaining CROSS JOIN query
+),
+reached AS MATERIALIZED (
+    SELECT places.chunk_ids[above.place] AS chunk_id
+    FROM (
+        SELECT block, binary_quantize(total - {threshold_everywhere})::text AS reaching
+        FROM (
+            SELECT held.block, sum(held.parts) AS total
+            FROM (SELECT term_id, {idf_everywhere} AS everywhere FROM asked OFFSET 0) AS word CROSS JOIN LATERAL (
+                SELECT counted.block, word.everywhere * counted.weights::vector AS parts FROM rag_term_blocks AS counted
+                WHERE {counted_in_index} AND counted.term_id = word.term_id AND {covered_layer} OFFSET 0
+            ) AS held
+            GROUP BY held.block
+        ) AS sums
+        OFFSET 0
+    ) AS blocks CROSS JOIN LATERAL (
+        SELECT sum(length(gap) + 1) OVER (ORDER BY number) AS place, number, count(*) OVER () AS gaps
+        FROM string_to_table(blocks.reaching, '1') WITH ORDINALITY AS gap (gap, number)
+    ) AS above CROSS JOIN LATERAL (
+        SELECT counted.chunk_ids FROM rag_block_rows AS counted
+        WHERE {counted_in_index} AND counted.block = blocks.block OFFSET 0
+    ) AS places
+    WHERE blocks.reaching LIKE '%%1%%' AND above.number < above.gaps AND (SELECT chosen FROM by_blocks)
+),""")
+_EVERYWHERE = sql.SQL("""(
+                SELECT v || v FROM (SELECT v || v AS v FROM (SELECT v || v AS v FROM (SELECT v || v AS v FROM (
+                    SELECT array_fill({value}::float4, ARRAY[{sixteenth}])::vector AS v
+                OFFSET 0) AS a OFFSET 0) AS b OFFSET 0) AS c OFFSET 0) AS d
+            )""")
 
 _NO_LEXICAL = sql.SQL("""
 lexical AS (
@@ -145,8 +211,26 @@ def lexical_list(shape: Shape) -> sql.Composable:
         leading=_LEADING.format(leading_weight=sql.Literal(LEADING_WEIGHT)) if shape.leads else sql.SQL(""),
         preferences=preferences,
         preferred_first=preferred_first,
-        found_by_words=scored(found=_FOUND_BY_WORDS, only_if=sql.SQL("NOT (SELECT all_rows FROM remaining)")),
-        among_all_rows=scored(found=sql.SQL("true"), only_if=sql.SQL("(SELECT all_rows FROM remaining)")),
+        blocks=_BLOCKS.format(
+            counted_in_index=conditions.in_index("counted"),
+            covered_layer=conditions.in_layers("counted", filter),
+            idf_everywhere=_everywhere(sql.SQL("idf")),
+            threshold_everywhere=_everywhere(
+                sql.SQL("({below} * (SELECT bm25 FROM threshold))").format(below=sql.Literal(_BELOW_FLOAT_ERROR))
+            ),
+        ),
+        found_by_words=scored(
+            found=_FOUND_BY_WORDS,
+            only_if=sql.SQL("NOT (SELECT all_rows FROM remaining) AND {}").format(_NOT_BY_BLOCKS),
+        ),
+        among_all_rows=scored(
+            found=sql.SQL("true"), only_if=sql.SQL("(SELECT all_rows FROM remaining) AND {}").format(_NOT_BY_BLOCKS)
+        ),
+        of_rare_words=scored(found=_OF_RARE_WORDS, only_if=_BY_BLOCKS),
+        outside=scored(found=_OUTSIDE, only_if=_BY_BLOCKS),
+        reached=_REACHED.format(
+            preferences=preferences, matching=matching, in_session=in_session, by_blocks=_BY_BLOCKS
+        ),
         matching=matching,
         in_session=in_session,
         counted_in_index=conditions.in_index("counted"),
@@ -155,6 +239,11 @@ def lexical_list(shape: Shape) -> sql.Composable:
         below_float_error=sql.Literal(_BELOW_FLOAT_ERROR),
         term_space=sql.Literal(TERM_SPACE),
     )
+
+
+def _everywhere(value: sql.Composable) -> sql.Composable:
+    """A vector that has this number at each place of a block."""
+    return _EVERYWHERE.format(value=value, sixteenth=sql.Literal(BLOCK_ROWS // 16))
 
 
 def bm25(shape: Shape) -> sql.Composable:

@@ -31,6 +31,14 @@ from strata.storage.postgres.queries import queries
 COLLECTED_ROWS = 5_000
 """Rows that one transaction of a collection deletes: locks and log stay small."""
 _ROWS_AT_ONCE = 1_000
+_COLLECTIONS = (
+    "collect_terms",
+    "collect_vectors",
+    "collect_chunks",
+    "collect_links",
+    "collect_statistics",
+    "collect_term_blocks",
+)
 
 
 def begin(connection: Connection, new: NewIndex) -> int:
@@ -198,7 +206,7 @@ def collect(database: Database, session_id: str, *, but_of_job: str | None, adva
     parameters = {"session_id": session_id, "job_id": but_of_job}
     useless = database.transact(lambda c: c.execute(sql["useless_indexes"], parameters).fetchall())
     for (index_id,) in useless:
-        for name in ("collect_terms", "collect_vectors", "collect_chunks", "collect_links", "collect_statistics"):
+        for name in _COLLECTIONS:
             while _deleted(database, sql[name], index_id):
                 advanced()
         _deleted(database, sql["collect_files"], index_id)

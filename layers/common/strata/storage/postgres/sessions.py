@@ -14,7 +14,7 @@ from strata.model.access import Identity, Principal, Session
 from strata.model.corpus import BlobKey, FileEntry, Layer
 from strata.ports.clock import Advanced, unwatched
 from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
-from strata.storage.postgres import chunks, new_index
+from strata.storage.postgres import chunks, new_index, term_blocks
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
 
@@ -131,7 +131,14 @@ class PostgresSessionStore:
             blobs = {"tenant": tenant, "repo_id": repo_id, "limit": PURGE_BLOBS}
             removed = [
                 connection.execute(self._sql[name], rows).rowcount
-                for name in ("purge_terms", "purge_vectors", "purge_chunks", "purge_links", "purge_statistics")
+                for name in (
+                    "purge_terms",
+                    "purge_vectors",
+                    "purge_chunks",
+                    "purge_links",
+                    "purge_statistics",
+                    "purge_term_blocks",
+                )
             ]
             return any((*removed, connection.execute(self._sql["purge_cache"], blobs).rowcount))
 
@@ -182,6 +189,8 @@ class PostgresSessionStore:
             self.tidy(committed.index_id)
         if committed.written and committed.result.chunks >= self._nearest_from_rows:
             self._build_nearest(committed.index_id)
+        if committed.written and committed.result.chunks > term_blocks.LEAST_ROWS:
+            self._build_term_blocks(committed.index_id)
         return committed.result
 
     def begin_index(self, new: NewIndex) -> int:
@@ -212,8 +221,9 @@ class PostgresSessionStore:
         return PostgresSessionStore(self._database.in_new_process(), nearest_from_rows=self._nearest_from_rows)
 
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Cells are built before the first reader comes."""
+        """Cells and blocks are built before the first reader comes."""
         self._build_nearest(request.index_id)
+        self._build_term_blocks(request.index_id)
         reach("before_flip")
         result = self._database.transact(lambda connection: new_index.flip(connection, request))
         reach("after_flip")
@@ -241,6 +251,17 @@ class PostgresSessionStore:
         except StrataError as error:
             _log.warning(
                 "The cells of index %d could not be built; the next commit tries again: %s",
+                index_id,
+                error.__cause__ or error,
+            )
+
+    def _build_term_blocks(self, index_id: int) -> None:
+        """Likewise: without blocks, searches read each row that holds one of the words."""
+        try:
+            self._database.transact(lambda connection: term_blocks.build(connection, index_id))
+        except StrataError as error:
+            _log.warning(
+                "The blocks of words of index %d could not be built; the next commit tries again: %s",
                 index_id,
                 error.__cause__ or error,
             )

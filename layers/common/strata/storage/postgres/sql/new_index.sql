@@ -163,6 +163,11 @@ DELETE FROM rag_index_terms WHERE ctid = ANY (
     ARRAY(SELECT ctid FROM rag_index_terms WHERE index_id = %(index_id)s LIMIT %(rows)s)
 );
 
+-- name: collect_term_blocks
+DELETE FROM rag_term_blocks WHERE ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_term_blocks WHERE index_id = %(index_id)s LIMIT %(rows)s)
+);
+
 -- name: collect_files
 DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s;
 

@@ -122,6 +122,11 @@ DELETE FROM rag_index_terms WHERE ctid = ANY (
     ARRAY(SELECT ctid FROM rag_index_terms WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s)
 );
 
+-- name: purge_term_blocks
+DELETE FROM rag_term_blocks WHERE ctid = ANY (
+    ARRAY(SELECT ctid FROM rag_term_blocks WHERE index_id = ANY (%(index_ids)s::bigint[]) LIMIT %(limit)s)
+);
+
 -- name: purge_cache
 -- Prepared files of a repository that no session is left of; a row for each.
 WITH gone AS (
