@@ -44,13 +44,14 @@ _SETTINGS = {
     "maintenance_work_mem": "128MB",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "1GB",
+    "max_wal_size": "4GB",  # a checkpoint every gigabyte writes most pages of a large load anew, and whole into the log
     "synchronous_commit": "off",  # the last commits of a crash may go; the files stay sound
     "random_page_cost": "1.1",
     "jit": "off",
-    # A container's /dev/shm is 64 MB, which parallel workers exceed.
+    # A container's /dev/shm is 64 MB, which parallel workers exceed; files do for the few that make large indexes' cells.
+    "dynamic_shared_memory_type": "mmap",
     "max_parallel_workers_per_gather": "0",
-    "max_parallel_maintenance_workers": "0",
+    "max_parallel_maintenance_workers": "1",
     "log_destination": "stderr",
     "logging_collector": "off",
     "log_min_messages": "warning",

@@ -137,6 +137,21 @@ def test_a_validation_fault_names_the_place_and_not_the_value() -> None:
     assert "limit" in ask(application(), path="/query", query={"limit": "0"}).json["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('{"number": 1}', "text/plain"),
+        ('{"number": 1}', "application/x-www-form-urlencoded"),
+        ("[1]", "application/json"),
+    ],
+)
+def test_a_body_that_is_no_object_says_what_to_send(body: str, kind: str) -> None:
+    reply = ask(application(), "POST", "/echo", body=body, headers={"Content-Type": kind})
+    assert (reply.status, reply.error_code) == (422, "invalid_request")
+    assert "JSON object" in reply.json["error"]["message"]
+    assert "Content-Type: application/json" in reply.json["error"]["message"]
+
+
 def test_a_message_is_cut_and_can_always_be_sent() -> None:
     body = error_body("code", "\ud800" + "x" * 10_000)
     assert len(json.dumps(body, ensure_ascii=False).encode()) < 600

@@ -26,9 +26,9 @@ Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 
 
 class SearchOptions(BaseModel):
-    """What may be found, and what is preferred; an empty list restricts nothing."""
+    """What may be found, and what is preferred; an empty list restricts nothing. A number in quotes is none."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     layers: Annotated[list[str], Field(max_length=MAX_PATTERNS)] = []
     path_prefixes: Patterns = []

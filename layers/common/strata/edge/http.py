@@ -215,6 +215,8 @@ def _faults(error: RequestValidationError) -> str:
     for fault in error.errors()[:3]:
         if fault["type"] == "json_invalid":
             return "The body is not valid JSON."
+        if fault["type"] == "model_attributes_type" and fault["loc"] == ("body",):
+            return "The body must be a JSON object, sent with `Content-Type: application/json`."
         place = ".".join(str(part)[:60] for part in fault["loc"] if part != "body")
         message = str(fault["msg"]).removeprefix("Value error, ")
         faults.append(f"{place}: {message}" if place else message)
