@@ -19,18 +19,18 @@ FREQUENT = [f"often{number}" for number in range(12)]
 DIFFERENCES = """
     WITH held AS (
         SELECT b.index_id, b.term_id, r.chunk_ids[split_part(pair, ':', 1)::int] AS chunk_id,
-               split_part(pair, ':', 2)::real AS weight
+               split_part(pair, ':', 2)::real / b.idf AS weight
         FROM rag_term_blocks AS b JOIN rag_block_rows AS r USING (index_id, block)
-        CROSS JOIN unnest(string_to_array(split_part(ltrim(b.weights::text, '{'), '}', 1), ',')) AS pair
+        CROSS JOIN unnest(string_to_array(split_part(ltrim(b.scores::text, '{'), '}', 1), ',')) AS pair
     ), rows (index_id, term_id, chunk_id, weight) AS (
         SELECT t.index_id, split_part(pair, ':', 1)::int, t.chunk_id, split_part(pair, ':', 2)::real
         FROM rag_chunk_terms AS t
         CROSS JOIN unnest(string_to_array(split_part(ltrim(t.weights::text, '{'), '}', 1), ',')) AS pair
     )
-    SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM (TABLE held EXCEPT TABLE rows) AS wrong),
-           (SELECT count(*) FROM (
-               SELECT * FROM rows WHERE term_id IN (SELECT term_id FROM held) EXCEPT TABLE held
-           ) AS missing)
+    SELECT count(held), count(*) FILTER (WHERE rows.weight IS NULL OR abs(held.weight / rows.weight - 1) > 1e-6),
+           count(*) FILTER (WHERE held.weight IS NULL)
+    FROM held FULL JOIN (SELECT * FROM rows WHERE term_id IN (SELECT term_id FROM held)) AS rows
+        USING (index_id, term_id, chunk_id)
 """
 
 

@@ -18,6 +18,7 @@ EXACT_ROWS_LOOKED_AT = 200
 # What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
 # A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
+# A row's keys ascend: `width_bucket` finds one by halving.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
     SELECT array_agg(key) FILTER (WHERE is_name) AS keys,
@@ -46,8 +47,8 @@ looked_at AS (
                ) AS definition
         FROM (
             SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
-                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key WHERE key = ANY (chunk.term_keys))::int
-                       AS names_held
+                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key
+                    WHERE key = chunk.term_keys[width_bucket(key, chunk.term_keys)])::int AS names_held
             FROM rag_chunk_terms AS chunk
             WHERE ({found}) AND {allowed}
             ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id

@@ -24,6 +24,9 @@ row costs less than to look up which."""
 BLOCK_ROWS = 960
 """Rows of a block of a frequent word's postings: so many that its vector, where all of them hold the word, is less than
 a page, and a multiple of 60 by a power of two."""
+_LEVELS, _BELOW_A_LEVEL = 32, 0.001
+"""A factor of a word is a power of e in so many steps; one that is above a level by less than float4's error is on
+it."""
 _BELOW_FLOAT_ERROR = 0.9999
 """Bounds must stay below the threshold by more than the inner product's float32 can be wrong."""
 
@@ -136,7 +139,9 @@ _REACHED = sql.SQL("""
 # words that have blocks are added up for a block of rows at once: `reached` are the rows whose sums come up to it. They
 # are scored anew, as are all rows with one of the other words, and those that have no place in a block: who is in
 # neither holds words with blocks only, and too little of them.
-# A word's idf times its weights: pgvector multiplies vectors by vectors, so each idf stands in one BLOCK_ROWS times.
+# The vectors hold weights times the idf of a search of the default layers. Where a word's idf is another one it is
+# taken for a little more than it is, so that words share a factor and their vectors are added before they are
+# multiplied: pgvector multiplies vectors by vectors, where the factor stands BLOCK_ROWS times.
 _BLOCKS = sql.SQL("""
 by_blocks AS MATERIALIZED (
     SELECT coalesce(session.blocks_upto IS NOT NULL AND threshold.bm25 > 0 AND remaining.keys IS NOT NULL
@@ -155,12 +160,19 @@ reached AS MATERIALIZED (
     FROM (
         SELECT block, binary_quantize(total - {threshold_everywhere})::text AS reaching
         FROM (
-            SELECT held.block, sum(held.parts) AS total
-            FROM (SELECT term_id, {idf_everywhere} AS everywhere FROM asked OFFSET 0) AS word CROSS JOIN LATERAL (
-                SELECT counted.block, word.everywhere * counted.weights::vector AS parts FROM rag_term_blocks AS counted
-                WHERE {counted_in_index} AND counted.term_id = word.term_id AND {covered_layer} OFFSET 0
-            ) AS held
-            GROUP BY held.block
+            SELECT block, sum(parts) AS total
+            FROM (
+                SELECT held.block, CASE held.level WHEN 0 THEN sum(held.scores)
+                                   ELSE sum(held.scores) * {factor_everywhere} END AS parts
+                FROM asked CROSS JOIN LATERAL (
+                    SELECT counted.block, counted.scores::vector AS scores,
+                           ceil({levels} * ln(asked.idf / counted.idf) - {below_a_level})::int AS level
+                    FROM rag_term_blocks AS counted
+                    WHERE {counted_in_index} AND counted.term_id = asked.term_id AND {covered_layer} OFFSET 0
+                ) AS held
+                GROUP BY held.block, held.level
+            ) AS weighed
+            GROUP BY block
         ) AS sums
         OFFSET 0
     ) AS blocks CROSS JOIN LATERAL (
@@ -214,7 +226,11 @@ def lexical_list(shape: Shape) -> sql.Composable:
         blocks=_BLOCKS.format(
             counted_in_index=conditions.in_index("counted"),
             covered_layer=conditions.in_layers("counted", filter),
-            idf_everywhere=_everywhere(sql.SQL("idf")),
+            levels=sql.Literal(_LEVELS),
+            below_a_level=sql.Literal(_BELOW_A_LEVEL),
+            factor_everywhere=_everywhere(
+                sql.SQL("exp(held.level::float8 / {levels})").format(levels=sql.Literal(_LEVELS))
+            ),
             threshold_everywhere=_everywhere(
                 sql.SQL("({below} * (SELECT bm25 FROM threshold))").format(below=sql.Literal(_BELOW_FLOAT_ERROR))
             ),

@@ -18,6 +18,7 @@ _INT2 = struct.Struct(">h").pack
 _LENGTH = struct.Struct(">i").pack
 _INT4 = struct.Struct(">ii").pack
 _INT8 = struct.Struct(">iq").pack
+_FLOAT4 = struct.Struct(">if").pack
 _HALFVEC_HEAD = struct.Struct(">ihh").pack
 _ARRAY_HEAD = struct.Struct(">iiiiii").pack
 _SPARSEVEC_HEAD = struct.Struct(">iiii").pack
@@ -37,6 +38,10 @@ def int4(value: int) -> bytes:
 
 def int8(value: int) -> bytes:
     return _INT8(8, value)
+
+
+def float4(value: float) -> bytes:
+    return _FLOAT4(4, value)
 
 
 def boolean(value: bool) -> bytes:

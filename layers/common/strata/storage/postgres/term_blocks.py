@@ -8,12 +8,13 @@ by itself; when they have become many, the blocks are made anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg.rows import namedtuple_row
 
+from strata.retrieval.filters import DEFAULT_LAYERS
 from strata.retrieval.statements import lexical
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection
@@ -34,6 +35,13 @@ _HEAD_BYTES = 12
 Numbers = NDArray[np.int64]
 
 
+class _Words(NamedTuple):
+    """Frequent words, ascending, and their idf."""
+
+    terms: Numbers
+    idf: NDArray[np.float32]
+
+
 def build(connection: Connection, index_id: int) -> bool:
     """Make the blocks of an index, in the caller's transaction, if it has become large enough for new ones."""
     sql = queries("term_blocks")
@@ -47,15 +55,21 @@ def build(connection: Connection, index_id: int) -> bool:
         (outside,) = connection.execute(sql["outside"], {**index, "upto": upto, "most": most}).fetchone() or (0,)
         if outside < most:
             return False
-    frequent = {**index, "frequent": max(FREQUENT_ROWS, int(FREQUENT_SHARE * chunks))}
-    terms = np.array(connection.execute(sql["frequent_terms"], frequent).fetchall(), dtype=np.int64).reshape(-1)
-    terms.sort()
+    frequent = {
+        **index,
+        "frequent": max(FREQUENT_ROWS, int(FREQUENT_SHARE * chunks)),
+        "layers": [layer.value for layer in DEFAULT_LAYERS],
+    }
+    found = connection.execute(sql["frequent_terms"], frequent).fetchall()
+    words = _Words(
+        np.array([term_id for term_id, _ in found], dtype=np.int64), np.array([idf for _, idf in found], np.float32)
+    )
     connection.execute(sql["forget_terms"], index)
     connection.execute(sql["forget_rows"], index)
     after, block = 0, 0
     while rows := _rows(connection, index_id, after):
         after = rows[-1].chunk_id
-        block = _write(connection, index_id, rows, terms, block)
+        block = _write(connection, index_id, rows, words, block)
     connection.execute(sql["finish"], {**index, "upto": after})
     return True
 
@@ -66,7 +80,7 @@ def _rows(connection: Connection, index_id: int, after: int) -> list[Any]:
         return cursor.execute(queries("term_blocks")["rows"], parameters).fetchall()
 
 
-def _write(connection: Connection, index_id: int, rows: Sequence[Any], terms: Numbers, block: int) -> int:
+def _write(connection: Connection, index_id: int, rows: Sequence[Any], words: _Words, block: int) -> int:
     """Write some rows as blocks from this number on; the next number."""
     sql = queries("term_blocks")
     for layer in sorted({row.layer for row in rows}):
@@ -74,7 +88,7 @@ def _write(connection: Connection, index_id: int, rows: Sequence[Any], terms: Nu
         with connection.cursor().copy(sql["copy_rows"]) as copy:
             copy.write(b"".join(_places(index_id, [row.chunk_id for row in of_layer], block)))
         with connection.cursor().copy(sql["copy_terms"]) as copy:
-            for part in _postings(index_id, layer, [row.weights for row in of_layer], terms, block):
+            for part in _postings(index_id, layer, [row.weights for row in of_layer], words, block):
                 copy.write(part)
         block += -(-len(of_layer) // lexical.BLOCK_ROWS)
     return block
@@ -91,20 +105,23 @@ def _places(index_id: int, chunk_ids: Sequence[int], block: int) -> Iterator[byt
     yield copying.TRAILER
 
 
-def _postings(index_id: int, layer: str, weights: Sequence[bytes], terms: Numbers, block: int) -> Iterator[bytes]:
+def _postings(index_id: int, layer: str, weights: Sequence[bytes], words: _Words, block: int) -> Iterator[bytes]:
     """The rows of `rag_term_blocks` for COPY, of rows whose weights come as pgvector sends a sparsevec."""
-    term, row, weight = _of_terms(weights, terms)
+    term, row, weight = _of_terms(weights, words.terms)
     order = np.lexsort((row, term))
-    term, row, weight = term[order], row[order], weight[order]
+    term, row = term[order], row[order]
+    idf = words.idf[np.searchsorted(words.terms, term)]
     number = block + row // lexical.BLOCK_ROWS
     starts = np.flatnonzero(np.append(True, (np.diff(term) != 0) | (np.diff(number) != 0))[: len(term)])
     sizes = np.diff(np.append(starts, len(term))).tolist()
     index, of_layer = copying.int8(index_id), copying.text(layer)
-    vectors = copying.sparsevecs(row % lexical.BLOCK_ROWS + 1, weight, lexical.BLOCK_ROWS, sizes)
+    vectors = copying.sparsevecs(row % lexical.BLOCK_ROWS + 1, weight[order] * idf, lexical.BLOCK_ROWS, sizes)
     yield copying.HEADER
     yield b"".join(
-        copying.row((index, copying.int4(one), of_layer, copying.int4(of_block), vector))
-        for one, of_block, vector in zip(term[starts].tolist(), number[starts].tolist(), vectors, strict=True)
+        copying.row((index, copying.int4(one), of_layer, copying.int4(of_block), vector, copying.float4(of_term)))
+        for one, of_block, vector, of_term in zip(
+            term[starts].tolist(), number[starts].tolist(), vectors, idf[starts].tolist(), strict=True
+        )
     )
     yield copying.TRAILER
 

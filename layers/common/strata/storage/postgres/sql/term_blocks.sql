@@ -16,8 +16,19 @@ SELECT count(*) FROM (
 ) AS rows;
 
 -- name: frequent_terms
-SELECT term_id FROM rag_index_terms WHERE index_id = %(index_id)s
-GROUP BY term_id HAVING sum(document_frequency) > %(frequent)s;
+-- With their idf in a search of these layers.
+SELECT term_id, ln(1 + (chunks - df + 0.5) / (df + 0.5)) AS idf
+FROM (
+    SELECT term_id, sum(document_frequency)::float8 AS all_df,
+           coalesce(sum(document_frequency) FILTER (WHERE layer = ANY (%(layers)s::text[])), 0)::float8 AS df
+    FROM rag_index_terms WHERE index_id = %(index_id)s
+    GROUP BY term_id
+) AS counted CROSS JOIN (
+    SELECT coalesce(sum(chunk_count), 0)::float8 AS chunks FROM rag_index_layers
+    WHERE index_id = %(index_id)s AND layer = ANY (%(layers)s::text[])
+) AS layers
+WHERE all_df > %(frequent)s
+ORDER BY term_id;
 
 -- name: forget_terms
 DELETE FROM rag_term_blocks WHERE index_id = %(index_id)s;
@@ -32,7 +43,7 @@ ORDER BY chunk_id
 LIMIT %(rows)s;
 
 -- name: copy_terms
-COPY rag_term_blocks (index_id, term_id, layer, block, weights) FROM STDIN (FORMAT BINARY);
+COPY rag_term_blocks (index_id, term_id, layer, block, scores, idf) FROM STDIN (FORMAT BINARY);
 
 -- name: copy_rows
 COPY rag_block_rows (index_id, block, chunk_ids) FROM STDIN (FORMAT BINARY);
