@@ -48,7 +48,7 @@ _SETTINGS = {
     "synchronous_commit": "off",  # the last commits of a crash may go; the files stay sound
     "random_page_cost": "1.1",
     "jit": "off",
-    # A container's /dev/shm is 64 MB, which parallel workers exceed; files do for the few that make large indexes' cells.
+    # A container's /dev/shm is 64 MB, which parallel workers exceed; files do for the cells of a large index.
     "dynamic_shared_memory_type": "mmap",
     "max_parallel_workers_per_gather": "0",
     "max_parallel_maintenance_workers": "1",

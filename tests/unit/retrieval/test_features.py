@@ -53,6 +53,38 @@ def test_a_vector_of_a_language_that_is_not_understood_says_nothing() -> None:
     assert column("bm25_unsure", "как запустить", found) == [0.5, 1.0]
 
 
+def among_others(content: str) -> Retrieved:
+    """A row that says this, which has the greatest BM25, and thirty that hold no word of any question here."""
+    return retrieved(row(0, bm25=4.0, content=content), *(row(n, bm25=2.0, content="...") for n in range(1, 31)))
+
+
+@pytest.mark.parametrize(
+    ("content", "least", "most"),
+    [
+        pytest.param("the lease of a lock", 1.0, 1.0, id="half of the words stand in a file"),
+        pytest.param("срок замка: lock", 0.1, 0.5, id="a name alone"),
+        pytest.param("срок аренды замка", 0.0, 0.0, id="none, in another language"),
+    ],
+)
+def test_words_count_less_where_no_file_holds_many_of_them(content: str, least: float, most: float) -> None:
+    found = among_others(content)
+    bm25, together = (column(name, "lock lease holder renewal", found) for name in ("bm25", "file_bm25"))
+    assert least <= bm25[0] <= most
+    assert bm25[1:] == pytest.approx([bm25[0] / 2] * 30)
+    assert together == pytest.approx([value / 4 for value in bm25])
+
+
+def test_words_are_all_that_there_is_where_the_language_is_not_understood() -> None:
+    assert column("bm25", "lock lease holder renewal", among_others("lock"), frozenset({"ru"}))[0] == 1.0
+
+
+def test_a_long_question_says_more_words_than_a_page_holds() -> None:
+    words = [f"word{number}" for number in range(24)]
+    found = among_others(" ".join(words[:6]))
+    assert column("bm25", " ".join(words), found)[0] == 1.0
+    assert column("bm25", " ".join(words[5:13]), found)[0] < 0.5
+
+
 def test_rows_of_a_file_speak_for_each_other() -> None:
     found = retrieved(
         row(1, path="a.py", bm25=4.0, distance=0.5, content="def lock(): ..."),

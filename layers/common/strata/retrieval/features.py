@@ -31,7 +31,7 @@ WEIGHTS_FILE = Path(__file__).with_name("feature_weights.json")
 ROWS_ABOVE = "rows_above"
 SENTENCES = {
     "cosine": "How near its meaning is to the question's, as far as the embedder knows the question's language.",
-    "bm25": "How well it holds the question's words: its BM25 over the greatest.",
+    "bm25": "How well it holds the question's words: its BM25 over the greatest, less where no file holds many.",
     "bm25_clear": "Its BM25 over the greatest, counting more the further the best row stands out from the next.",
     "bm25_unsure": "Its BM25 over the greatest, counting more the less any row is near in meaning.",
     "dense_for_code": "Source code near in meaning, where a few plain words ask: they say what code does.",
@@ -56,6 +56,8 @@ FEATURES = tuple(name for name in SENTENCES if name != ROWS_ABOVE)
 
 SHORT_QUESTION_WORDS = 8
 """A question of so few words is short; one of twice as many is not short at all."""
+FOUND_SHARE = 0.4
+"""Where some file holds so much of the question's words, BM25 counts in full."""
 _BEST_ROWS = 10
 _FILE_ROWS = 4
 _MOST_IDENTIFIERS = 30
@@ -161,8 +163,9 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
     dense = _over(cosines, nearest) * shape.understood
     bm25 = _over(np.array([row.bm25 or 0.0 for row in rows]), retrieved.greatest_bm25)
     clear = _standing_out(bm25)
-    file_bm25 = files.sums(bm25) / _FILE_ROWS
     file_words = words.share(files.any(words.held))
+    bm25 *= _trust_in_words(file_words, shape)
+    file_bm25 = files.sums(bm25) / _FILE_ROWS
     source = np.array([_PROSE.search(row.path) is None for row in rows], dtype=np.float64)
     is_text = np.array([row.layer in VERBATIM_LAYERS for row in rows], dtype=np.float64)
     plain = float(not shape.identifiers) * min(1.0, max(0.0, 2.0 - shape.words / SHORT_QUESTION_WORDS))
@@ -192,6 +195,16 @@ def feature_rows(text: str, retrieved: Retrieved, languages: frozenset[str]) -> 
 def _over(values: Floats, best: float | None) -> Floats:
     greatest = max(best or 0.0, float(values.max(initial=0.0)))
     return values / greatest if greatest > 0 else values
+
+
+def _trust_in_words(file_words: Floats, shape: QuestionShape) -> float:
+    """How far BM25 is to be believed beside the vectors, 0 to 1, by what the best file holds of the question's words.
+
+    The greatest BM25 is the greatest also where nothing but a name or a number of the question can stand on the pages,
+    as when they are in another language. A long question says more words than any page holds.
+    """
+    held = float(file_words.max(initial=0.0)) * max(1.0, shape.words / SHORT_QUESTION_WORDS)
+    return 1.0 - shape.understood * (1.0 - min(1.0, held / FOUND_SHARE) ** 2)
 
 
 def _standing_out(bm25: Floats) -> float:
