@@ -142,16 +142,18 @@ _REACHED = sql.SQL("""
 # The vectors hold weights times the idf of a search of the default layers. Where a word's idf is another one it is
 # taken for a little more than it is, so that words share a factor and their vectors are added before they are
 # multiplied: pgvector multiplies vectors by vectors, where the factor stands BLOCK_ROWS times.
+# ORDER BY and LIMIT: whether a word has blocks is looked up by its key, also where the planner does not know the table.
 _BLOCKS = sql.SQL("""
 by_blocks AS MATERIALIZED (
     SELECT coalesce(session.blocks_upto IS NOT NULL AND threshold.bm25 > 0 AND remaining.keys IS NOT NULL
                     AND NOT of_few, false) AS chosen,
            session.blocks_upto, 9223372036854775807 AS endless,
            ARRAY(
-               SELECT key FROM asked WHERE key <> ALL (query.keys) AND NOT EXISTS (
-                   SELECT FROM rag_term_blocks AS counted
-                   WHERE {counted_in_index} AND counted.term_id = asked.term_id LIMIT 1
-               )
+               SELECT key FROM asked WHERE key <> ALL (query.keys) AND (
+                   SELECT counted.block FROM rag_term_blocks AS counted
+                   WHERE {counted_in_index} AND counted.term_id = asked.term_id
+                   ORDER BY counted.layer, counted.block LIMIT 1
+               ) IS NULL
            ) AS rare_keys
     FROM session CROSS JOIN threshold CROSS JOIN remaining CROSS JOIN query
 ),
