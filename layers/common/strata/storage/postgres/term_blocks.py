@@ -28,7 +28,7 @@ FREQUENT_ROWS = 16
 OUTSIDE_SHARE, OUTSIDE_ROWS = 1 / 20, 1_000
 """Blocks are made anew when more rows have no place in them than this share and this number."""
 BLOCKS_AT_ONCE = 15
-"""Of some 14,000 rows, whose postings take 100 MB while they are sorted."""
+"""Of some 14,000 rows; with 28,000 rows of nine layers to read, the process grew by 27 MB."""
 _HEAD_BYTES = 12
 """Of a sparsevec, before its places; see `statistics`."""
 
