@@ -178,7 +178,7 @@ def _compound(token: str, terms: list[str]) -> None:
     if token.isascii() and token.isalpha() and token.islower():
         _word(token, terms)
         return
-    if _VERSION.fullmatch(token):
+    if token[-1:].isdigit() and _VERSION.fullmatch(token):
         _version(token, terms)
         return
     for connector in ("/", "@", "::", ".", "-"):
@@ -216,7 +216,12 @@ def _identifier(name: str, terms: list[str]) -> None:
             for run in scripts:
                 _identifier(run, terms)
             return
-    words = [word for piece in name.split("_") if piece for word in _HUMPS.split(piece)]
+    words: list[str] = []
+    for piece in name.split("_"):
+        if piece.islower():  # without a capital there are no humps
+            words.append(piece)
+        elif piece:
+            words += _HUMPS.split(piece)
     if len(words) > 1:
         if "_" in name:
             _keep(_folded(name), terms)
@@ -270,7 +275,7 @@ def _folded(text: str) -> str:
 @lru_cache(maxsize=1 << 16)
 def _stemmed(word: str) -> str:
     stem = _snowball(word)
-    return _root(stem) if _CYRILLIC.search(stem) else stem
+    return stem if stem.isascii() or not _CYRILLIC.search(stem) else _root(stem)
 
 
 def _root(stem: str) -> str:
@@ -287,7 +292,8 @@ def _root(stem: str) -> str:
 def _snowball(word: str) -> str:
     # A stemmer keeps state while it works and must not be shared by threads at the same time.
     with _STEMMERS_LOCK:
-        stem: str = _stemmer("russian" if _CYRILLIC.search(word) else "english").stemWord(word)
+        language = "english" if word.isascii() or not _CYRILLIC.search(word) else "russian"
+        stem: str = _stemmer(language).stemWord(word)
     return stem
 
 
