@@ -106,6 +106,7 @@ class FakeSessionStore:
         self.left: dict[str, dict[str, tuple[str, ...]]] = {}
         """By session, the lists of files that have left its index."""
         self.tidied: list[int] = []
+        self.with_term_blocks: list[int] = []
         self.drift = 0.0
         self.indexes: dict[int, _Index] = {}
         self.previous: dict[str, int] = {}
@@ -276,6 +277,10 @@ class FakeSessionStore:
     def tidy(self, index_id: int) -> None:
         with self._lock:
             self.tidied.append(index_id)
+
+    def build_term_blocks(self, index_id: int) -> None:
+        with self._lock:
+            self.with_term_blocks.append(index_id)
 
     def in_new_process(self) -> FakeSessionStore:
         return self

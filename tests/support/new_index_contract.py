@@ -67,6 +67,7 @@ def rebuilt(store: SessionStore, *blobs: PreparedBlob, seq: int = 2, fence: int 
     index_id = store.begin_index(new_index(*blobs, seq=seq, fence=fence))
     fill(store, index_id, *blobs, fence=fence, job_id=f"job-{seq}")
     count(store, index_id, fence=fence, job_id=f"job-{seq}")
+    store.build_term_blocks(index_id)
     return flip(store, index_id, files=len(blobs), seq=seq, fence=fence)
 
 

@@ -24,13 +24,13 @@ _BYTES_OF_A_FILE = 1_000
 
 
 class _Step(Enum):
-    """What is done once with a filled index."""
+    """What is done once with a counted index."""
 
+    TERM_BLOCKS = "term_blocks"
     TIDY = "tidy"
 
 
 _Part = Sequence[FileEntry] | Layer | _Step
-_AFTER_BATCHES: Sequence[_Part] = (_Step.TIDY, *Layer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +94,16 @@ class Build:
         return index_id
 
     def _fill(self, index_id: int, batches: Sequence[Sequence[FileEntry]]) -> None:
-        """Write every batch, then count every layer, and tidy beside it, which takes as long as counting a large one.
+        """Write every batch, then count every layer, then make what searches are fast by.
 
         `filled` is called between them only: who has little time left still gets one of them done.
         """
+        steps: Sequence[Sequence[_Part]] = (batches, tuple(Layer), tuple(_Step))
         if self.workers < 2 or len(batches) < 2:
-            self._tell(self._done(self.sessions, index_id, part) for part in (*batches, *_AFTER_BATCHES))
+            self._tell(self._done(self.sessions, index_id, part) for parts in steps for part in parts)
             return
         with SideBySide(lambda: self._worker(index_id), workers=self.workers) as side_by_side:
-            self._tell(done for parts in (batches, _AFTER_BATCHES) for done in side_by_side.results(parts, unwatched))
+            self._tell(done for parts in steps for done in side_by_side.results(parts, unwatched))
 
     def _tell(self, parts: Iterable[_Written]) -> None:
         done, written = 0, 0
@@ -117,8 +118,9 @@ class Build:
         return lambda part: self._done(sessions, index_id, part)
 
     def _done(self, sessions: SessionStore, index_id: int, part: _Part) -> _Written:
-        if part is _Step.TIDY:
-            sessions.tidy(index_id)
+        if isinstance(part, _Step):
+            make_fast = {_Step.TERM_BLOCKS: sessions.build_term_blocks, _Step.TIDY: sessions.tidy}
+            make_fast[part](index_id)
             return _Written(files=0, chunks=0)
         if isinstance(part, Layer):
             sessions.count(index_id, job_id=self.job.job_id, fence=self.lease.fence, layer=part)

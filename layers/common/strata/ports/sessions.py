@@ -171,6 +171,13 @@ class SessionStore(Protocol):
         """
         ...
 
+    def build_term_blocks(self, index_id: int) -> None:
+        """Have a counted index's frequent words ready for fast searches; what is found does not depend on it.
+
+        It may run beside `tidy`.
+        """
+        ...
+
     def in_new_process(self) -> SessionStore:
         """The same store for a process that was just forked: a connection can't be shared."""
         ...

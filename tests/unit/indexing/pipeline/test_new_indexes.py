@@ -12,7 +12,7 @@ from strata.errors import (
 )
 from strata.indexing import PIPELINE_VERSION
 from strata.jobs.running import Progress
-from strata.model.corpus import blob_sha_of
+from strata.model.corpus import Layer, blob_sha_of
 from strata.model.jobs import Counters, JobKind
 from tests.support.indexed_project import FILES, OTHERS, Project, reasons
 from tests.support.uploads import json_lines, tar_gz
@@ -123,18 +123,22 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     assert project.sessions.sessions["docs"].generation == 2
 
 
-def test_a_new_index_is_tidied_once_after_its_last_batch(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["tidy", "build_term_blocks"])
+def test_a_new_index_is_made_fast_once_when_it_is_filled_and_counted(
+    project: Project, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     monkeypatch.setattr("strata.indexing.new_index.FILL_FILES", 1)
-    filled: list[int] = []
-    tidy = project.sessions.tidy
+    found: list[tuple[int, set[Layer]]] = []
+    made = getattr(project.sessions, step)
 
     def watched(index_id: int) -> None:
-        filled.append(len(project.sessions.indexes[index_id].files))
-        tidy(index_id)
+        index = project.sessions.indexes[index_id]
+        found.append((len(index.files), set(index.counted)))
+        made(index_id)
 
-    monkeypatch.setattr(project.sessions, "tidy", watched)
+    monkeypatch.setattr(project.sessions, step, watched)
     project.snapshot(FILES, reindex=True)
-    assert filled == [len(FILES)]
+    assert found == [(len(FILES), set(Layer))]
 
 
 def test_a_roll_back_makes_the_index_before_the_live_one(project: Project) -> None:

@@ -190,7 +190,7 @@ class PostgresSessionStore:
         if committed.written and committed.result.chunks >= self._nearest_from_rows:
             self._build_nearest(committed.index_id)
         if committed.written and committed.result.chunks > term_blocks.LEAST_ROWS:
-            self._build_term_blocks(committed.index_id)
+            self.build_term_blocks(committed.index_id)
         return committed.result
 
     def begin_index(self, new: NewIndex) -> int:
@@ -217,13 +217,23 @@ class PostgresSessionStore:
         statement = queries("commit")["tidy"]
         self._database.transact(lambda connection: connection.execute(statement, {"index_id": index_id}))
 
+    def build_term_blocks(self, index_id: int) -> None:
+        """The commit stands whatever comes of it: without blocks, searches read each row with one of the words."""
+        try:
+            self._database.transact(lambda connection: term_blocks.build(connection, index_id))
+        except StrataError as error:
+            _log.warning(
+                "The blocks of words of index %d could not be built; the next commit tries again: %s",
+                index_id,
+                error.__cause__ or error,
+            )
+
     def in_new_process(self) -> PostgresSessionStore:
         return PostgresSessionStore(self._database.in_new_process(), nearest_from_rows=self._nearest_from_rows)
 
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Cells and blocks are built before the first reader comes."""
+        """Cells are built before the first reader comes."""
         self._build_nearest(request.index_id)
-        self._build_term_blocks(request.index_id)
         reach("before_flip")
         result = self._database.transact(lambda connection: new_index.flip(connection, request))
         reach("after_flip")
@@ -251,17 +261,6 @@ class PostgresSessionStore:
         except StrataError as error:
             _log.warning(
                 "The cells of index %d could not be built; the next commit tries again: %s",
-                index_id,
-                error.__cause__ or error,
-            )
-
-    def _build_term_blocks(self, index_id: int) -> None:
-        """Likewise: without blocks, searches read each row that holds one of the words."""
-        try:
-            self._database.transact(lambda connection: term_blocks.build(connection, index_id))
-        except StrataError as error:
-            _log.warning(
-                "The blocks of words of index %d could not be built; the next commit tries again: %s",
                 index_id,
                 error.__cause__ or error,
             )
