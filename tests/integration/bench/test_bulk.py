@@ -124,7 +124,7 @@ def test_sessions_that_are_tidied_at_the_end_hold_copies_of_their_own(bench: Ben
 
 def _certain(found: dict[Row, tuple[float, ...]]) -> set[Row]:
     """The rows above those that share the last score: which of equals a full list ends with, their numbers decide."""
-    last = min(score for score, *_ in found.values())
+    last = min((score for score, *_ in found.values()), default=0.0)
     return {row for row, (score, *_) in found.items() if score > last * (1 + 1e-5)}
 
 
