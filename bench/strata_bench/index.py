@@ -32,8 +32,10 @@ LAYERS = """
 def run_index(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
     """Index the corpus, index it again unchanged, then change three files of middling size, one at a time.
 
-    The jobs run in a worker's process; the time is theirs, from the stored upload to the commit. `repeat_ratio` is the
-    second snapshot's time over the first one's; `one_file_change_s` the median change, its upload included.
+    The jobs run in a worker's process; the time is theirs, from the stored upload to the commit that makes it
+    searchable. `job_s` goes on to the job's end: a first index is made faster to search when it is live.
+    `repeat_ratio` is the second snapshot's time over the first one's; `one_file_change_s` the median change, its upload
+    included.
     `cpu_s` is the processor time of the worker and its own workers, `postgres_cpu_s` the server's: on a busy machine
     they say more than the clock. `peak_rss_mb` is the most that one process of the worker held, `peak_memory_mb` the
     most that all of them held together: the model, the parsers, the batches.
@@ -46,16 +48,17 @@ def run_index(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
     return {
         "corpus": corpus.name,
         "files": counters.indexed_files,
-        "seconds": round(first.seconds, 2),
+        "seconds": round(first.searchable_s, 2),
+        "job_s": round(first.seconds, 2),
         "cpu_s": round(first.cpu_s, 2),
         "postgres_cpu_s": round(postgres_cpu_s, 2),
-        "files_per_s": round(counters.indexed_files / first.seconds, 2),
+        "files_per_s": round(counters.indexed_files / first.searchable_s, 2),
         "chunks": chunks,
-        "chunks_per_s": round(chunks / first.seconds, 1),
+        "chunks_per_s": round(chunks / first.searchable_s, 1),
         "failed_files": counters.failed_files,
         "skipped_files": counters.skipped_files,
         "repeat_s": round(repeat.seconds, 3),
-        "repeat_ratio": round(repeat.seconds / first.seconds, 4),
+        "repeat_ratio": round(repeat.seconds / first.searchable_s, 4),
         "repeat_cache_hit_files": repeat.report.counters.cache_hit_files,
         "one_file_change_s": round(change_s, 3),
         **_memory(first),
@@ -66,7 +69,8 @@ def run_index(bench: Workbench, corpus: Corpus) -> dict[str, Any]:
 def run_growth(bench: Workbench, corpus: Corpus, copies: Sequence[int], say: Callable[[str], None]) -> dict[str, Any]:
     """The corpus so many times over, each copy under other paths, each size in a session and a worker of its own.
 
-    `exponent` is the slope of time over files on logarithmic scales: 1.0 is linear.
+    `exponent` is the slope of time over files on logarithmic scales: 1.0 is linear. So is `job_exponent`, to the jobs'
+    ends.
     """
     sizes = []
     for count in copies:
@@ -80,10 +84,11 @@ def run_growth(bench: Workbench, corpus: Corpus, copies: Sequence[int], say: Cal
             {
                 "files": files,
                 "chunks": work.report.chunks,
-                "seconds": round(work.seconds, 2),
+                "seconds": round(work.searchable_s, 2),
+                "job_s": round(work.seconds, 2),
                 "cpu_s": round(work.cpu_s, 2),
                 "postgres_cpu_s": round(postgres_cpu_s, 2),
-                "files_per_s": round(files / work.seconds, 1),
+                "files_per_s": round(files / work.searchable_s, 1),
                 "one_file_change_s": round(change_s, 3),
                 **_memory(work),
             }
@@ -92,6 +97,7 @@ def run_growth(bench: Workbench, corpus: Corpus, copies: Sequence[int], say: Cal
     return {
         "sizes": sizes,
         "exponent": _slope(sizes, "seconds"),
+        "job_exponent": _slope(sizes, "job_s"),
         "cpu_exponent": _slope(sizes, "cpu_s", "postgres_cpu_s"),
     }
 

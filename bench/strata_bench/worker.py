@@ -12,6 +12,7 @@ from typing import Any
 from strata.indexing.pipeline import Indexer
 from strata.jobs.running import Progress
 from strata.model.jobs import Job, JobKind, JobReport, Lease
+from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest
 from strata.settings.model import IndexingSettings
 from strata.storage.postgres.cache import PostgresBlobCache
 from strata.storage.postgres.connection import Database
@@ -36,13 +37,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One job that was done.
+    """One job that was done: `searchable_s` after its start it could be searched, and `seconds` after it all was done.
 
     `cpu_s` is the processor's time of the worker and of its own workers. `peak_rss_bytes` is the most that one of these
     processes has held so far, `peak_memory_bytes` the most that they held together meanwhile, shared pages once.
     """
 
     report: JobReport
+    searchable_s: float
     seconds: float
     cpu_s: float
     peak_rss_bytes: int
@@ -91,7 +93,9 @@ class Worker:
 
 def _serve(pipe: Connection, place: Place) -> None:
     try:
-        indexer = _indexer(place)
+        database = Database(place.database_url)
+        sessions = _Sessions(database)
+        indexer = _indexer(place, database, sessions)
     except Exception as error:
         pipe.send((None, error))
         return
@@ -102,17 +106,31 @@ def _serve(pipe: Connection, place: Place) -> None:
         except EOFError:
             return
         try:
-            answer: tuple[Work | None, Exception | None] = (_work(indexer, job, lease), None)
+            answer: tuple[Work | None, Exception | None] = (_work(indexer, sessions, job, lease), None)
         except Exception as error:
             answer = (None, error)
         pipe.send(answer)
 
 
-def _indexer(place: Place) -> Indexer:
-    database = Database(place.database_url)
+class _Sessions(PostgresSessionStore):
+    """Notes when something was committed last."""
+
+    committed_at = 0.0
+
+    def commit(self, request: CommitRequest) -> CommitResult:
+        result = super().commit(request)
+        self.committed_at = time.perf_counter()
+        return result
+
+    def flip(self, request: FlipRequest) -> CommitResult:
+        result = super().flip(request)
+        self.committed_at = time.perf_counter()
+        return result
+
+
+def _indexer(place: Place, database: Database, sessions: _Sessions) -> Indexer:
     embedder = place.embedder.load()
     embedder.count(["def warm(): ..."])
-    sessions = PostgresSessionStore(database)
     sessions.get("")
     return Indexer(
         sessions=sessions,
@@ -123,7 +141,7 @@ def _indexer(place: Place) -> Indexer:
     )
 
 
-def _work(indexer: Indexer, job: Job, lease: Lease) -> Work:
+def _work(indexer: Indexer, sessions: _Sessions, job: Job, lease: Lease) -> Work:
     cpu_s, started = own_cpu_s(), time.perf_counter()
     if job.kind is JobKind.SNAPSHOT:
         report = indexer.index_snapshot(job, lease, "jsonl", _unseen)
@@ -131,6 +149,7 @@ def _work(indexer: Indexer, job: Job, lease: Lease) -> Work:
         report = indexer.index_changes(job, lease, _unseen)
     return Work(
         report=report,
+        searchable_s=sessions.committed_at - started,
         seconds=time.perf_counter() - started,
         cpu_s=own_cpu_s() - cpu_s,
         peak_rss_bytes=peak_rss_bytes(),

@@ -29,6 +29,7 @@ def test_a_small_corpus_is_indexed_and_asked(tmp_path: Path, capsys: pytest.Capt
     assert (index["files"], index["failed_files"], index["repeat_cache_hit_files"]) == (12, 0, 12)
     assert index["chunks"] == query["rows"] > 24
     assert index["one_file_change_s"] > 0
+    assert 0 < index["seconds"] <= index["job_s"]
     assert query["questions"] == 5
     for way in ("retrieve", "search", "embed", "plain_sql"):
         assert 0 < query[way]["p50_ms"] <= query[way]["p95_ms"]

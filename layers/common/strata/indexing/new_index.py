@@ -24,10 +24,10 @@ _BYTES_OF_A_FILE = 1_000
 
 
 class _Step(Enum):
-    """What is done once with a counted index."""
+    """What a counted index is made fast by."""
 
-    TERM_BLOCKS = "term_blocks"
     TIDY = "tidy"
+    TERM_BLOCKS = "term_blocks"
 
 
 _Part = Sequence[FileEntry] | Layer | _Step
@@ -67,6 +67,8 @@ class Build:
     progress: ReportProgress
     workers: int = 1
     """Processes that write batches side by side."""
+    is_first: bool = False
+    """Nobody reads the session's files yet: its index goes live once it is counted, and is made fast then."""
 
     def run(self) -> JobReport:
         """Fill and flip."""
@@ -94,11 +96,11 @@ class Build:
         return index_id
 
     def _fill(self, index_id: int, batches: Sequence[Sequence[FileEntry]]) -> None:
-        """Write every batch, then count every layer, then make what searches are fast by.
+        """Write every batch, then count every layer, then make what searches are fast by, unless it is the first.
 
         `filled` is called between them only: who has little time left still gets one of them done.
         """
-        steps: Sequence[Sequence[_Part]] = (batches, tuple(Layer), tuple(_Step))
+        steps: Sequence[Sequence[_Part]] = (batches, tuple(Layer), () if self.is_first else tuple(_Step))
         if self.workers < 2 or len(batches) < 2:
             self._tell(self._done(self.sessions, index_id, part) for parts in steps for part in parts)
             return
@@ -119,8 +121,7 @@ class Build:
 
     def _done(self, sessions: SessionStore, index_id: int, part: _Part) -> _Written:
         if isinstance(part, _Step):
-            make_fast = {_Step.TERM_BLOCKS: sessions.build_term_blocks, _Step.TIDY: sessions.tidy}
-            make_fast[part](index_id)
+            _make_fast(sessions, index_id, part)
             return _Written(files=0, chunks=0)
         if isinstance(part, Layer):
             sessions.count(index_id, job_id=self.job.job_id, fence=self.lease.fence, layer=part)
@@ -157,6 +158,10 @@ class Build:
                     counters=self.outcome.counters(indexed_files=files),
                 )
             )
+            if self.is_first:
+                for step in _Step:
+                    self._committing()
+                    _make_fast(self.sessions, index_id, step)
         self.sessions.collect_indexes(self.job.session_id, advanced=self._committing)
         return report(result, self.outcome)
 
@@ -189,6 +194,11 @@ class Build:
         if self.job.seq is None:
             raise ValueError(f"job {self.job.job_id} was never accepted")
         return self.job.seq
+
+
+def _make_fast(sessions: SessionStore, index_id: int, step: _Step) -> None:
+    steps = {_Step.TERM_BLOCKS: sessions.build_term_blocks, _Step.TIDY: sessions.tidy}
+    steps[step](index_id)
 
 
 def batches(entries: Sequence[FileEntry], workers: int) -> list[Sequence[FileEntry]]:

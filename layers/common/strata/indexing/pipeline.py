@@ -135,6 +135,7 @@ class Indexer:
             built=self._built,
             progress=progress,
             workers=workers_of(self.settings),
+            is_first=not indexed,
         )
         return build.run()
 

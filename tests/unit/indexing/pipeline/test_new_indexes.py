@@ -123,22 +123,34 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     assert project.sessions.sessions["docs"].generation == 2
 
 
-@pytest.mark.parametrize("step", ["tidy", "build_term_blocks"])
-def test_a_new_index_is_made_fast_once_when_it_is_filled_and_counted(
+STEPS = ("tidy", "build_term_blocks")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_index_is_made_fast_once_it_is_counted_before_it_goes_live(
     project: Project, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr("strata.indexing.new_index.FILL_FILES", 1)
-    found: list[tuple[int, set[Layer]]] = []
-    made = getattr(project.sessions, step)
+    project.snapshot({"old.md": "# Old\n"})
+    found: list[tuple[int, set[Layer], list[str]]] = []
 
     def watched(index_id: int) -> None:
         index = project.sessions.indexes[index_id]
-        found.append((len(index.files), set(index.counted)))
-        made(index_id)
+        found.append((len(index.files), set(index.counted), project.paths))
 
     monkeypatch.setattr(project.sessions, step, watched)
     project.snapshot(FILES, reindex=True)
-    assert found == [(len(FILES), set(Layer))]
+    assert found == [(len(FILES), set(Layer), ["old.md"])]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_first_index_of_a_session_is_made_fast_once_it_is_live(
+    project: Project, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    found: list[list[str]] = []
+    monkeypatch.setattr(project.sessions, step, lambda _: found.append(project.paths))
+    project.snapshot(FILES, reindex=True)
+    assert found == [sorted(FILES)]
 
 
 def test_a_roll_back_makes_the_index_before_the_live_one(project: Project) -> None:
