@@ -98,6 +98,7 @@ def fill(
         "generation": built.generation + 1,
     }
     blob_ids = find_blobs(connection, built, new, keys)
+    connection.execute(sql["gather_postings"])
     connection.execute(sql["forget_counts"], parameters)
     connection.execute(sql["pin_new_layers"], {"index_id": index_id, "blob_ids": list(blob_ids.values())})
     written = write(connection, parameters, new, blob_ids)

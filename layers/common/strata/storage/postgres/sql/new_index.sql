@@ -47,6 +47,11 @@ RETURNING i.session_id;
 -- name: filled_paths
 SELECT path FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[]);
 
+-- name: gather_postings
+-- For this transaction: postings of a batch wait in a list that is merged into the GIN index all at once, when the list
+-- is longer than this, or by `tidy`. Eight merges of 4 MB each touch most words' lists.
+SELECT set_config('gin_pending_list_limit', '32MB', true);
+
 -- name: pin_new_layers
 -- For a layer that nothing had when the index was begun. Always in the same order, so that two batches wait for each
 -- other and never in a circle.
