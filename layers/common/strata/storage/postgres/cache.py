@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, islice
@@ -116,6 +117,7 @@ class PostgresBlobCache:
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
             "notes": [json.dumps([storable_text(note.text) for note in blob.notes]) for blob in blobs.values()],
+            "layer_lengths": [_layer_lengths(blob) for blob in blobs.values()],
             "calls": [blob.usage.calls for blob in blobs.values()],
             "input_tokens": [blob.usage.input_tokens for blob in blobs.values()],
             "output_tokens": [blob.usage.output_tokens for blob in blobs.values()],
@@ -178,6 +180,14 @@ def _terms(blobs: Mapping[BlobKey, PreparedBlob]) -> tuple[dict[BlobKey, list[Ma
 
 def _distinct(terms: Mapping[BlobKey, Sequence[Mapping[str, int]]]) -> set[str]:
     return set(chain.from_iterable(chain.from_iterable(terms.values())))
+
+
+def _layer_lengths(blob: PreparedBlob) -> str:
+    chunks, terms = Counter[str](), Counter[str]()
+    for embedded in blob.chunks:
+        chunks[embedded.chunk.layer.value] += 1
+        terms[embedded.chunk.layer.value] += embedded.length
+    return json.dumps([{"layer": layer, "chunks": chunks[layer], "terms": terms[layer]} for layer in chunks])
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:

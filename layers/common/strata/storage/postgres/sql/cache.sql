@@ -79,17 +79,19 @@ RETURNING term, term_id;
 -- name: add_blobs
 -- The files that were not there; in order, for the same reason as above. `notes` are JSON arrays of texts.
 INSERT INTO rag_blob_cache (
-    tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, model_calls, model_input_tokens,
-    model_output_tokens
+    tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, layer_lengths, model_calls,
+    model_input_tokens, model_output_tokens
 )
 SELECT k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embedding_model, k.source,
-       ARRAY(SELECT jsonb_array_elements_text(k.notes::jsonb)), k.calls, k.input_tokens, k.output_tokens
+       ARRAY(SELECT jsonb_array_elements_text(k.notes::jsonb)), k.layer_lengths::jsonb, k.calls, k.input_tokens,
+       k.output_tokens
 FROM unnest(
     %(tenants)s::text[], %(repo_ids)s::text[], %(paths)s::text[], %(blob_shas)s::text[], %(pipeline_versions)s::text[],
-    %(embedding_models)s::text[], %(sources)b::bytea[], %(notes)s::text[], %(calls)s::int[],
-    %(input_tokens)s::bigint[], %(output_tokens)s::bigint[]
+    %(embedding_models)s::text[], %(sources)b::bytea[], %(notes)s::text[], %(layer_lengths)s::text[],
+    %(calls)s::int[], %(input_tokens)s::bigint[], %(output_tokens)s::bigint[]
 ) AS k (
-    tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, calls, input_tokens, output_tokens
+    tenant, repo_id, path, blob_sha, pipeline_version, embedding_model, source, notes, layer_lengths, calls,
+    input_tokens, output_tokens
 )
 ORDER BY k.tenant, k.repo_id, k.path, k.blob_sha, k.pipeline_version, k.embedding_model
 ON CONFLICT (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model) DO NOTHING

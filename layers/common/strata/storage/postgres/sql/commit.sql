@@ -86,10 +86,11 @@ DELETE FROM rag_session_chunk_map WHERE index_id = %(index_id)s AND path = ANY (
 -- name: count_layers
 -- Counts the new chunks and pins the average length of a layer that had none.
 INSERT INTO rag_index_layers AS l (index_id, layer, chunk_count, pinned_average_length)
-SELECT %(index_id)s, c.layer, count(*), greatest(avg(c.length), 1)
-FROM rag_chunk_cache AS c
-WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
-GROUP BY c.layer
+SELECT %(index_id)s, n.layer, sum(n.chunks), greatest(sum(n.terms) / sum(n.chunks), 1)
+FROM rag_blob_cache AS b
+CROSS JOIN LATERAL jsonb_to_recordset(b.layer_lengths) AS n (layer text, chunks bigint, terms bigint)
+WHERE b.blob_id = ANY (%(blob_ids)s::bigint[])
+GROUP BY n.layer
 ON CONFLICT (index_id, layer) DO UPDATE SET
     chunk_count = l.chunk_count + excluded.chunk_count,
     pinned_average_length =

@@ -15,13 +15,13 @@ RETURNING index_id;
 -- name: pin_lengths
 -- The average lengths of all that is going to be in the index, before its first row: every weight is made with them.
 INSERT INTO rag_index_layers (index_id, layer, chunk_count, pinned_average_length)
-SELECT %(index_id)s, c.layer, 0, greatest(avg(c.length), 1)
+SELECT %(index_id)s, l.layer, 0, greatest(sum(l.terms) / sum(l.chunks), 1)
 FROM unnest(%(paths)s::text[], %(blob_shas)s::text[]) AS f (path, blob_sha)
 JOIN rag_blob_cache AS b ON b.tenant = %(tenant)s AND b.repo_id = %(repo_id)s AND b.path = f.path
     AND b.blob_sha = f.blob_sha AND b.pipeline_version = %(pipeline_version)s
     AND b.embedding_model = %(embedding_model)s
-JOIN rag_chunk_cache AS c USING (blob_id)
-GROUP BY c.layer;
+CROSS JOIN LATERAL jsonb_to_recordset(b.layer_lengths) AS l (layer text, chunks bigint, terms bigint)
+GROUP BY l.layer;
 
 -- name: take_over_index
 -- The next holder of the lock goes on with the index of the one before.
@@ -56,12 +56,13 @@ SELECT set_config('gin_pending_list_limit', '32MB', true);
 -- For a layer that nothing had when the index was begun. Always in the same order, so that two batches wait for each
 -- other and never in a circle.
 INSERT INTO rag_index_layers (index_id, layer, chunk_count, pinned_average_length)
-SELECT %(index_id)s, c.layer, 0, greatest(avg(c.length), 1)
-FROM rag_chunk_cache AS c
-WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
-  AND c.layer <> ALL (ARRAY(SELECT layer FROM rag_index_layers WHERE index_id = %(index_id)s))
-GROUP BY c.layer
-ORDER BY c.layer
+SELECT %(index_id)s, l.layer, 0, greatest(sum(l.terms) / sum(l.chunks), 1)
+FROM rag_blob_cache AS b
+CROSS JOIN LATERAL jsonb_to_recordset(b.layer_lengths) AS l (layer text, chunks bigint, terms bigint)
+WHERE b.blob_id = ANY (%(blob_ids)s::bigint[])
+  AND l.layer <> ALL (ARRAY(SELECT layer FROM rag_index_layers WHERE index_id = %(index_id)s))
+GROUP BY l.layer
+ORDER BY l.layer
 ON CONFLICT (index_id, layer) DO NOTHING;
 
 -- name: forget_counts

@@ -52,14 +52,20 @@ SELECT path, acl FROM rag_left_rights WHERE session_id = %(session_id)s AND path
 -- How far the average length of a layer's chunks has moved from the one that its weights were made with, as a share
 -- of that; small layers don't count.
 SELECT coalesce(max(abs(present.average / l.pinned_average_length - 1)), 0)
-FROM rag_sessions AS s
-JOIN rag_index_layers AS l ON l.index_id = s.active_index_id AND l.chunk_count >= %(least_chunks)s
-CROSS JOIN LATERAL (
-    SELECT avg(c.length)::double precision AS average
-    FROM rag_chunks AS r JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
-    WHERE r.index_id = l.index_id AND r.layer = l.layer
+FROM (
+    SELECT m.index_id, n.layer, (sum(n.terms) / sum(n.chunks))::double precision AS average
+    FROM rag_sessions AS s
+    JOIN rag_indexes AS i ON i.index_id = s.active_index_id
+    JOIN rag_session_chunk_map AS m ON m.index_id = i.index_id
+    JOIN rag_blob_cache AS b ON b.tenant = s.tenant AND b.repo_id = m.repo_id AND b.path = m.path
+        AND b.blob_sha = m.blob_sha AND b.pipeline_version = i.pipeline_version
+        AND b.embedding_model = i.embedding_model
+    CROSS JOIN LATERAL jsonb_to_recordset(b.layer_lengths) AS n (layer text, chunks bigint, terms bigint)
+    WHERE s.session_id = %(session_id)s
+    GROUP BY m.index_id, n.layer
 ) AS present
-WHERE s.session_id = %(session_id)s;
+JOIN rag_index_layers AS l USING (index_id, layer)
+WHERE l.chunk_count >= %(least_chunks)s;
 
 -- name: claim
 -- Nothing is committed under an older fence from now on. No row: there is a newer holder, or no session.
