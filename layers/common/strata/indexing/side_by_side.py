@@ -56,10 +56,10 @@ class SideBySide(Generic[Batch, Result]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe in self._workers:
+        for pipe, process in self._workers.items():
             pipe.close()
-        for process in self._workers.values():
             process.terminate()
+        for process in self._workers.values():
             process.join(_END_PATIENCE_S)
             if process.is_alive():
                 process.kill()

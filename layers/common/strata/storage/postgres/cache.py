@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -113,11 +114,12 @@ class PostgresBlobCache:
         term_ids: Mapping[str, int],
     ) -> None:
         self._refuse_deleted_repositories(connection, blobs)
+        lengths = {key: [embedded.length for embedded in blob.chunks] for key, blob in blobs.items()}
         parameters = {
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
             "notes": [json.dumps([storable_text(note.text) for note in blob.notes]) for blob in blobs.values()],
-            "layer_lengths": [_layer_lengths(blob) for blob in blobs.values()],
+            "layer_lengths": [_layer_lengths(blob, lengths[key]) for key, blob in blobs.items()],
             "calls": [blob.usage.calls for blob in blobs.values()],
             "input_tokens": [blob.usage.input_tokens for blob in blobs.values()],
             "output_tokens": [blob.usage.output_tokens for blob in blobs.values()],
@@ -126,7 +128,7 @@ class PostgresBlobCache:
         reach("in_cache_write")
         added_blobs = [(blob_id, blobs[BlobKey(**dict(zip(_KEY, key, strict=True)))]) for blob_id, *key in added]
         for statement, rows in (
-            ("copy_chunks", _rows(added_blobs, terms, term_ids)),
+            ("copy_chunks", _rows(added_blobs, terms, term_ids, lengths)),
             ("copy_links", (row for blob_id, blob in added_blobs for row in _link_rows(blob_id, blob.links))),
         ):
             with connection.cursor().copy(self._sql[statement]) as copy:
@@ -182,24 +184,25 @@ def _distinct(terms: Mapping[BlobKey, Sequence[Mapping[str, int]]]) -> set[str]:
     return set(chain.from_iterable(chain.from_iterable(terms.values())))
 
 
-def _layer_lengths(blob: PreparedBlob) -> str:
+def _layer_lengths(blob: PreparedBlob, lengths: Sequence[int]) -> str:
     chunks, terms = Counter[str](), Counter[str]()
-    for embedded in blob.chunks:
-        chunks[embedded.chunk.layer.value] += 1
-        terms[embedded.chunk.layer.value] += embedded.length
+    for embedded, length in zip(blob.chunks, lengths, strict=True):
+        layer = embedded.chunk.layer.value
+        chunks[layer] += 1
+        terms[layer] += length
     return json.dumps([{"layer": layer, "chunks": chunks[layer], "terms": terms[layer]} for layer in chunks])
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
-    first = copying.int8(blob_id)
+    first, text = copying.int8(blob_id), cache(lambda value: copying.text(storable_text(value)))
     for link in links:
         yield copying.row(
             (
                 first,
-                copying.text(link.kind.value),
-                copying.text(storable_text(link.symbol)),
-                copying.text(storable_text(link.target)),
-                copying.text(storable_text(link.key)),
+                text(link.kind.value),
+                text(link.symbol),
+                text(link.target),
+                text(link.key),
                 copying.boolean(link.is_path),
                 copying.int4(link.line),
             )
@@ -210,16 +213,17 @@ def _rows(
     blobs: Sequence[tuple[int, PreparedBlob]],
     terms: Mapping[BlobKey, Sequence[Mapping[str, int]]],
     term_ids: Mapping[str, int],
+    lengths: Mapping[BlobKey, Sequence[int]],
 ) -> Iterator[bytes]:
     counted = [counts for _, blob in blobs for counts in terms[blob.key]]
-    lengths = list(map(len, counted))
-    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(counted)), dtype=np.int64, count=sum(lengths))
+    sizes = list(map(len, counted))
+    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(counted)), dtype=np.int64, count=sum(sizes))
     counts = np.fromiter(chain.from_iterable(each.values() for each in counted), dtype=np.int64, count=len(ids))
-    ascending = np.argsort(ids + (np.repeat(np.arange(len(counted)), lengths) << 32))
-    ids_of, counts_of = (copying.int4_arrays(values[ascending], lengths) for values in (ids, counts))
+    ascending = np.argsort(ids + (np.repeat(np.arange(len(counted)), sizes) << 32))
+    ids_of, counts_of = (copying.int4_arrays(values[ascending], sizes) for values in (ids, counts))
     for blob_id, blob in blobs:
         first = copying.int8(blob_id)
-        for embedded in blob.chunks:
+        for embedded, length in zip(blob.chunks, lengths[blob.key], strict=True):
             chunk = embedded.chunk
             yield copying.row(
                 (
@@ -234,7 +238,7 @@ def _rows(
                     copying.NULL if embedded.embedding is None else copying.halfvec(embedded.embedding),
                     next(ids_of),
                     next(counts_of),
-                    copying.int4(embedded.length),
+                    copying.int4(length),
                     copying.bytea(chunk.text_key),
                 )
             )
