@@ -136,7 +136,7 @@ def _beginnings(letters: NDArray[np.uint32], words: Sequence[str]) -> tuple[NDAr
     spelt = _letters("".join(word.ljust(longest, "\0") for word in words)).reshape(len(words), longest)
     lengths = np.minimum(np.count_nonzero(spelt, axis=1), _TABLE_LETTERS)
     places, numbers = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for length in np.unique(lengths).tolist():
+    for length in sorted(set(lengths.tolist())):
         of_length = np.flatnonzero(lengths == length)
         codes, asked = _codes(letters, length), _codes(spelt[of_length, :length], length)[:, 0]
         table = np.zeros(1 << 16, dtype=np.bool_)

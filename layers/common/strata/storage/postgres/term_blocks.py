@@ -107,10 +107,10 @@ def _places(index_id: int, chunk_ids: Sequence[int], block: int) -> Iterator[byt
 
 def _postings(index_id: int, layer: str, weights: Sequence[bytes], words: _Words, block: int) -> Iterator[bytes]:
     """The rows of `rag_term_blocks` for COPY, of rows whose weights come as pgvector sends a sparsevec."""
-    term, row, weight = _of_terms(weights, words.terms)
-    order = np.lexsort((row, term))
-    term, row = term[order], row[order]
-    idf = words.idf[np.searchsorted(words.terms, term)]
+    word, row, weight = _of_terms(weights, words.terms)
+    order = np.lexsort((row, word))
+    word, row = word[order], row[order]
+    term, idf = words.terms[word], words.idf[word]
     number = block + row // lexical.BLOCK_ROWS
     starts = np.flatnonzero(np.append(True, (np.diff(term) != 0) | (np.diff(number) != 0))[: len(term)])
     sizes = np.diff(np.append(starts, len(term))).tolist()
@@ -127,11 +127,12 @@ def _postings(index_id: int, layer: str, weights: Sequence[bytes], words: _Words
 
 
 def _of_terms(weights: Sequence[bytes], terms: Numbers) -> tuple[Numbers, Numbers, NDArray[np.float32]]:
-    """Of each posting of one of these words: the word, the row's place among the rows, and the weight."""
+    """Of each posting of one of these words: the places of the word and of the row, and the weight."""
     sizes = np.array([(len(row) - _HEAD_BYTES) // 8 for row in weights], dtype=np.int64)
     flat = np.frombuffer(b"".join([row[_HEAD_BYTES:] for row in weights]), dtype=">u4")
     is_weight = np.repeat(np.arange(2 * len(sizes)) % 2 == 1, np.repeat(sizes, 2))
     term = flat[~is_weight].astype(np.int64) + 1  # counted from 0 on the way
-    frequent = np.isin(term, terms, assume_unique=False)
+    word = np.searchsorted(terms, term)
+    frequent = np.append(terms, -1)[word] == term
     row = np.repeat(np.arange(len(sizes)), sizes)[frequent]
-    return term[frequent], row, flat[is_weight][frequent].astype(np.uint32).view(np.float32)
+    return word[frequent], row, flat[is_weight][frequent].astype(np.uint32).view(np.float32)
