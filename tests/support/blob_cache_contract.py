@@ -53,16 +53,16 @@ class BlobCacheContract:
             cache.keep([version])
         new = blob_key("a.md", "Same.\n\nNew.")
         vectors = cache.earlier_vectors([new, blob_key("b.md", "Same.")])
-        assert vectors.keys() == {embedded.chunk.text_key for embedded in versions[-1].chunks}
+        assert vectors.keys() == {embedded.text_key for embedded in versions[-1].chunks}
         for embedded in versions[-1].chunks:
-            np.testing.assert_allclose(vectors[embedded.chunk.text_key], embedded.embedding, atol=1e-3)
-            assert vectors[embedded.chunk.text_key].dtype == np.float32
+            np.testing.assert_allclose(vectors[embedded.text_key], embedded.embedding, atol=1e-3)
+            assert vectors[embedded.text_key].dtype == np.float32
 
     def test_a_chunk_of_a_layer_that_is_not_embedded_is_kept_without_a_vector(self, cache: BlobCache) -> None:
         chunks = [embedded_chunk("One.", layer=layer) for layer in (Layer.D2_FACT_INDEX, Layer.D3_SECTION_INDEX)]
         cache.keep([prepared_blob(chunks=chunks)])
         assert [chunk.embedding is None for chunk in chunks] == [True, False]
-        assert cache.earlier_vectors([blob_key()]).keys() == {chunks[1].chunk.text_key}
+        assert cache.earlier_vectors([blob_key()]).keys() == {chunks[1].text_key}
 
     @pytest.mark.parametrize("part", ["tenant", "repo_id", "path", "pipeline_version", "embedding_model"])
     def test_vectors_are_those_of_this_file_alone(self, cache: BlobCache, part: str) -> None:

@@ -25,6 +25,7 @@ from strata.model.corpus import (
     Span,
     Vector,
     blob_sha_of,
+    text_key_of,
 )
 from strata.model.jobs import Job, JobKind, JobStatus
 
@@ -155,6 +156,7 @@ def embedded_chunk(
         chunk=made,
         embedding=embedding,
         term_counts=words(made.embedded_text) if term_counts is None else term_counts,
+        text_key=text_key_of(made.embedded_text),
     )
 
 

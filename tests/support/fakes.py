@@ -71,7 +71,7 @@ class FakeBlobCache:
             for embedded in versions[-1].chunks if versions else ():
                 if embedded.embedding is None:
                     continue
-                vectors[embedded.chunk.text_key] = embedded.embedding.astype(np.float16).astype(np.float32)
+                vectors[embedded.text_key] = embedded.embedding.astype(np.float16).astype(np.float32)
         return vectors
 
     def keep(self, blobs: Sequence[PreparedBlob]) -> None:

@@ -39,6 +39,7 @@ from strata.model.corpus import (
     SourceFile,
     Vector,
     Vectors,
+    text_key_of,
 )
 from strata.ports.blobs import BlobCache
 from strata.ports.clock import unwatched
@@ -283,7 +284,9 @@ class Preparer:
     ) -> list[EmbeddedChunk]:
         """A chunk whose text the file held before keeps its vector."""
         embedded = [chunk for chunk in chunks if chunk.layer in EMBEDDED_LAYERS]
-        earlier = [known.get(chunk.text_key) for chunk in embedded] if known else [None] * len(embedded)
+        earlier = (
+            [known.get(text_key_of(chunk.embedded_text)) for chunk in embedded] if known else [None] * len(embedded)
+        )
         new = [chunk for chunk, vector in zip(embedded, earlier, strict=True) if vector is None]
         fresh: list[Vector] = []
         for start in range(0, len(new), EMBED_CHUNKS):
@@ -301,7 +304,8 @@ def _about(file: _Readable, refusal: Refusal) -> Refusal:
 
 
 def _with_terms(chunk: Chunk, vector: Vector | None) -> EmbeddedChunk:
-    return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(chunk.embedded_text)))
+    text = chunk.embedded_text
+    return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(text)), text_key=text_key_of(text))
 
 
 def _add(done: Prepared, result: BatchResult) -> None:

@@ -246,10 +246,10 @@ class Chunk:
         """What the embedder and the analyser see: the content under its preamble and its context header."""
         return "\n".join(filter(None, (self.preamble, self.context, self.content)))
 
-    @property
-    def text_key(self) -> bytes:
-        """16 bytes that stand for `embedded_text`."""
-        return hashlib.sha256(self.embedded_text.encode("utf-8", "replace")).digest()[:16]
+
+def text_key_of(embedded_text: str) -> bytes:
+    """16 bytes that stand for a chunk's text."""
+    return hashlib.sha256(embedded_text.encode("utf-8", "replace")).digest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,12 +257,14 @@ class EmbeddedChunk:
     """A chunk with its vector and its term counts: ready to be stored.
 
     `embedding` is None in a layer that is not embedded (`EMBEDDED_LAYERS`). `term_counts` maps each analysed term to
-    its occurrences in `embedded_text`; `length` is their sum.
+    its occurrences in `embedded_text`; `length` is their sum. `text_key` is `text_key_of(embedded_text)`; without it
+    the vector is for this version of the file alone.
     """
 
     chunk: Chunk
     embedding: Vector | None
     term_counts: Mapping[str, int]
+    text_key: bytes = b""
 
     @property
     def length(self) -> int:

@@ -28,8 +28,8 @@ class BlobCache(Protocol):
         ...
 
     def earlier_vectors(self, keys: Collection[BlobKey]) -> Mapping[bytes, Vector]:
-        """The vectors of the last prepared version of each of these files, whatever its content, by `Chunk.text_key`:
-        of the same tenant, repository, path, pipeline and model. As they are stored, in half precision.
+        """The vectors of the last prepared version of each of these files, whatever its content: of the same tenant,
+        repository, path, pipeline and model, by `EmbeddedChunk.text_key`. As they are stored, in half precision.
         """
         ...
 

@@ -239,6 +239,6 @@ def _rows(
                     next(ids_of),
                     next(counts_of),
                     copying.int4(length),
-                    copying.bytea(chunk.text_key),
+                    copying.bytea(embedded.text_key),
                 )
             )
