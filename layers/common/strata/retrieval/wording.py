@@ -23,9 +23,8 @@ MOST_PAIRS = 24
 """Of a long report the first ones, where it says what it is about."""
 MOST_WORDS = 2 * MOST_PAIRS
 _MOST_PLACES = 8
-_TABLE_LETTERS = 3
-_MIXING = np.uint32(2_654_435_769)
-"""An odd number whose products differ in their upper bits."""
+_AT_ONCE = 8
+"""Bytes that are compared as one number."""
 
 Floats = NDArray[np.float64]
 
@@ -90,9 +89,8 @@ class _Places:
     @classmethod
     def of(cls, texts: Sequence[str], words: Sequence[str]) -> _Places:
         room = "\0" * (NEAR_CHARACTERS + 1)
-        letters = _letters("".join([*(text + room for text in texts), "\0" * max(map(len, words), default=0)]))
         ends = np.cumsum([len(text) + len(room) for text in texts])
-        at, word = _beginnings(letters, words)
+        at, word = _beginnings("".join([text + room for text in texts]), words)
         return cls(at, word, np.searchsorted(ends, at, side="right"), len(texts), len(words))
 
     def held(self) -> NDArray[np.bool_]:
@@ -127,46 +125,56 @@ class _Places:
         return first
 
 
-def _beginnings(letters: NDArray[np.uint32], words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _beginnings(text: str, words: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every place where a word begins, and the word's number: by word, then by place.
 
-    A table over the first letters leaves few places, which are compared letter by letter.
+    A table over two letters leaves few places, where a word is compared eight letters at a time.
     """
-    longest = max(map(len, words), default=0)
-    spelt = _letters("".join(word.ljust(longest, "\0") for word in words)).reshape(len(words), longest)
-    lengths = np.minimum(np.count_nonzero(spelt, axis=1), _TABLE_LETTERS)
-    places, numbers = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for length in sorted(set(lengths.tolist())):
-        of_length = np.flatnonzero(lengths == length)
-        codes, asked = _codes(letters, length), _codes(spelt[of_length, :length], length)[:, 0]
-        table = np.zeros(1 << 16, dtype=np.bool_)
-        table[asked] = True
-        candidates = np.flatnonzero(table[codes])
-        by_code = candidates[np.argsort(codes[candidates], kind="stable")]
-        begins, ends = (np.searchsorted(codes[by_code], asked, side=side) for side in ("left", "right"))
-        places += [by_code[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-        numbers.append(np.repeat(of_length, ends - begins))
-    at, word = np.concatenate(places), np.concatenate(numbers)
-    for place in range(longest):
-        wanted = spelt[word, place]
-        same = (wanted == letters[at + place]) | (wanted == 0)
-        at, word = at[same], word[same]
-    order = np.argsort(word, kind="stable")
-    return at[order], word[order]
+    if not words:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    lengths = np.array([len(word) for word in words], dtype=np.int64)
+    width = -(-int(lengths.max()) // _AT_ONCE) * _AT_ONCE
+    room = "\0" * (width + _AT_ONCE)
+    spelt = len(text) + len(room) + width * np.arange(len(words))
+    bytes_of_letters = _bytes_of_letters("".join([text, room, *[word.ljust(width, "\0") for word in words], room]))
+    at, word = _first_letters(bytes_of_letters[0], len(text), spelt, lengths)
+    masks = np.where(np.arange(width) < lengths[:, None], np.uint8(0xFF), np.uint8(0)).view("<u8")
+    for letters in bytes_of_letters:
+        eights = np.ndarray(len(letters) - _AT_ONCE, dtype="<u8", buffer=letters, strides=(1,))
+        wanted = eights[spelt[:, None] + np.arange(0, width, _AT_ONCE)]
+        for part in range(wanted.shape[1]):
+            same = eights[at + part * _AT_ONCE] & masks[word, part] == wanted[word, part]
+            at, word = at[same], word[same]
+    return at, word
 
 
-def _letters(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+def _bytes_of_letters(text: str) -> list[NDArray[np.uint8]]:
+    """The last byte of each letter; where there are others than ASCII also the one before it, and so on."""
+    if text.isascii():
+        return [np.frombuffer(text.encode("ascii"), dtype=np.uint8)]
+    letters = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+    return [(letters >> np.uint32(bits)).astype(np.uint8) for bits in range(0, int(letters.max()).bit_length(), 8)]
 
 
-def _codes(letters: NDArray[np.uint32], length: int) -> NDArray[np.uint16]:
-    """A number for each `length` letters in a row, along the last axis."""
-    count = letters.shape[-1] - length + 1
-    codes = letters[..., :count] * _MIXING
-    for place in range(1, length):
-        codes += letters[..., place : place + count]
-        codes *= _MIXING
-    return (codes >> np.uint32(16)).astype(np.uint16)
+def _first_letters(
+    letters: NDArray[np.uint8], count: int, spelt: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of the first `count` places those that have a word's first two letters, or its only one, and the word's number:
+    by word, then by place. `spelt` says where in `letters` the words stand."""
+    pairs = np.ndarray(len(letters) - 1, dtype="<u2", buffer=letters, strides=(1,)).copy()
+    asked = pairs[spelt]
+    table = np.zeros(1 << 16, dtype=np.bool_)
+    table[asked[lengths > 1]] = True
+    places = np.flatnonzero(table.take(pairs[:count]))
+    found_pairs = pairs[places]
+    order = np.argsort(found_pairs, kind="stable")
+    by_pair, found_pairs = places[order], found_pairs[order]
+    begins, ends = (np.searchsorted(found_pairs, asked, side=side) for side in ("left", "right"))
+    found = [
+        by_pair[begin:end] if length > 1 else np.flatnonzero(letters[:count] == letters[place])
+        for begin, end, length, place in zip(begins.tolist(), ends.tolist(), lengths.tolist(), spelt.tolist(), strict=True)
+    ]
+    return np.concatenate(found), np.repeat(np.arange(len(found)), [len(at) for at in found])
 
 
 def _rarity(held: NDArray[np.bool_]) -> Floats:
