@@ -172,7 +172,9 @@ def _first_letters(
     begins, ends = (np.searchsorted(found_pairs, asked, side=side) for side in ("left", "right"))
     found = [
         by_pair[begin:end] if length > 1 else np.flatnonzero(letters[:count] == letters[place])
-        for begin, end, length, place in zip(begins.tolist(), ends.tolist(), lengths.tolist(), spelt.tolist(), strict=True)
+        for begin, end, length, place in zip(
+            begins.tolist(), ends.tolist(), lengths.tolist(), spelt.tolist(), strict=True
+        )
     ]
     return np.concatenate(found), np.repeat(np.arange(len(found)), [len(at) for at in found])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from psycopg import sql
 
 from strata.model.asking import Names
@@ -14,11 +16,14 @@ MOST_NAMED_ROWS = 1_000
 of them apart, are looked for in these rows only."""
 EXACT_ROWS_LOOKED_AT = 200
 """Rows with a name of the question whose texts are read to see what the name is there."""
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 
 # What the question names letter for letter. The terms of the names find the rows, few as they are; the best of them are
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
 # A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
 # A row's keys ascend: `width_bucket` finds one by halving.
+# In a long question names count so little that a row of no other list can't be among those that are returned (see
+# `Shape.names_find`). Then only rows of the other lists are looked at.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
     SELECT array_agg(key) FILTER (WHERE is_name) AS keys,
@@ -47,15 +52,14 @@ looked_at AS (
                ) AS definition
         FROM (
             SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
-                   (SELECT count(*) FROM unnest((SELECT keys FROM named)) AS key
-                    WHERE key = chunk.term_keys[width_bucket(key, chunk.term_keys)])::int AS names_held
-            FROM rag_chunk_terms AS chunk
-            WHERE ({found}) AND {allowed}
+                   {names_held}::int AS names_held
+            FROM {found}
             ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
             LIMIT {looked_at}
         ) AS chosen CROSS JOIN LATERAL (
             SELECT * FROM rag_chunks AS wide WHERE wide.chunk_id = chosen.chunk_id AND {readable} OFFSET 0
         ) AS wide
+        WHERE {mentions_any}
         OFFSET 0
     ) AS matching
     WHERE mentions > 0
@@ -65,16 +69,21 @@ looked_at AS (
 exact AS (
     SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
 )""")
+_FOUND_BY_THEM = sql.SQL("rag_chunk_terms AS chunk WHERE ({holding}) AND {allowed}")
+_FOUND_BY_OTHER_LISTS = sql.SQL("""(SELECT chunk_id FROM dense UNION SELECT chunk_id FROM lexical) AS listed
+            CROSS JOIN LATERAL (
+                SELECT * FROM rag_chunk_terms AS chunk WHERE chunk.chunk_id = listed.chunk_id AND {allowed} OFFSET 0
+            ) AS chunk""")
+_KEYS_HELD = sql.SQL("""(SELECT count(*) FROM unnest((SELECT {keys} FROM named)) AS key
+                    WHERE key = {row}.term_keys[width_bucket(key, {row}.term_keys)])""")
 _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT telling_keys FROM named)")
 # NULL, and so nothing, where a word of the phrase is in no chunk at all.
 _PHRASE_KEYS = sql.SQL(""",
         CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
             array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
-_HOLDS_THE_WORDS = sql.SQL("{row}.term_keys @> (SELECT {name} FROM named)")
-# Never NULL on the left: then the text would be looked through after all.
-_HOLDS_THE_PHRASE = sql.SQL("""(coalesce({words_held}, false) AND position({text} in lower(
-    regexp_replace(wide.content, '[[:space:]]+', ' ', 'g')
-)) > 0)::int""")
+_HOLDS_THE_WORDS = sql.SQL("chunk.term_keys @> (SELECT {name} FROM named)")
+_WORDS_HELD = sql.SQL("{keys_held} = cardinality({terms}::text[])")
+_HOLDS_THE_PHRASE = sql.SQL("({words_held} AND lower(wide.content) ~ {pattern})::int")
 _NO_EXACT = sql.SQL("""
 exact AS (
     SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
@@ -89,26 +98,35 @@ def exact_list(shape: Shape) -> sql.Composable:
     preferences, preferred_first = conditions.preferences(shape.filter)
     phrases = [
         {
-            "text": sql.Placeholder(f"phrase_{number}"),
+            "pattern": sql.Placeholder(f"phrase_{number}"),
             "terms": sql.Placeholder(f"phrase_terms_{number}"),
             "name": sql.Identifier(f"phrase_{number}"),
         }
         for number in range(shape.phrases)
     ]
-    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(row=sql.SQL("chunk"), **phrase) for phrase in phrases]
-    held = [
-        _HOLDS_THE_PHRASE.format(words_held=_HOLDS_THE_WORDS.format(row=sql.SQL("chosen"), **phrase), **phrase)
+    holding: list[sql.Composable] = [_HOLDS_THE_WORDS.format(**phrase) for phrase in phrases]
+    if shape.has_names:
+        holding.append(_HOLDS_A_NAME)
+    allowed = conditions.allowed(shape.filter)
+    words_held = [
+        _WORDS_HELD.format(keys_held=_KEYS_HELD.format(keys=phrase["name"], row=sql.SQL("chosen")), **phrase)
         for phrase in phrases
     ]
-    if shape.has_names:
-        found.append(_HOLDS_A_NAME)
+    held = [
+        _HOLDS_THE_PHRASE.format(words_held=words, **phrase) for words, phrase in zip(words_held, phrases, strict=True)
+    ]
     return _EXACT.format(
-        found=sql.SQL(" OR ").join(found),
+        found=_FOUND_BY_THEM.format(holding=sql.SQL(" OR ").join(holding), allowed=allowed)
+        if shape.names_find
+        else _FOUND_BY_OTHER_LISTS.format(allowed=allowed),
+        names_held=_KEYS_HELD.format(keys=sql.Identifier("keys"), row=sql.SQL("chunk")),
+        mentions_any=sql.SQL("true")
+        if shape.names_find
+        else sql.SQL(" OR ").join([sql.SQL("chosen.names_held > 0"), *words_held]),
         phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
         phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
         phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
         preferences=preferences,
-        allowed=conditions.allowed(shape.filter),
         readable=conditions.readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),
@@ -125,6 +143,15 @@ def name_parameters(names: Names) -> dict[str, object]:
         "symbol_endings": ["%." + like_pattern(name)[:-1] for name in lower],
     }
     for number, phrase in enumerate(names.phrases):
-        parameters[f"phrase_{number}"] = phrase.text.lower()
+        parameters[f"phrase_{number}"] = _pattern(phrase.text.lower())
         parameters[f"phrase_terms_{number}"] = list(phrase.terms)
     return parameters if names else {}
+
+
+def _pattern(phrase: str) -> str:
+    """A regular expression of Postgres for the phrase, with any white space between its words.
+
+    >>> _pattern("a.b (c)")
+    'a\\\\.b[[:space:]]+\\\\(c\\\\)'
+    """
+    return "[[:space:]]+".join(_PUNCTUATION.sub(r"\\\g<0>", word) for word in phrase.split(" "))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from strata.model.asking import Filter, Names
 from strata.ports.search import SearchRequest
 from strata.retrieval.filters import has_preferences
+from strata.retrieval.fusion import RANK_CONSTANT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class Shape:
     leads: bool
     has_names: bool
     phrases: int
+    names_find: bool
     is_structural: bool
     explains: bool
 
@@ -35,9 +37,27 @@ class Shape:
             leads=bool(request.leading_terms),
             has_names=bool(names.names),
             phrases=len(names.phrases),
+            names_find=_names_find(request),
             is_structural=bool(request.structural_weight),
             explains=question.explain,
         )
+
+
+def _names_find(request: SearchRequest) -> bool:
+    """Whether a row that holds the question's names and is in no other list can be among the rows that are returned:
+    the best of them beside the last of a full list."""
+    others = max(request.dense_weight if request.embedding is not None else 0.0, request.lexical_weight)
+    return request.exact_weight / (RANK_CONSTANT + 1) > others / (RANK_CONSTANT + depth_of(request))
+
+
+def rows_of(request: SearchRequest) -> int:
+    """How many rows are asked for."""
+    return max(request.rows, request.question.limit)
+
+
+def depth_of(request: SearchRequest) -> int:
+    """How many rows each list has."""
+    return max(request.depth, rows_of(request))
 
 
 def names_of(request: SearchRequest) -> Names:

@@ -43,6 +43,7 @@ from strata.storage.postgres.connection import Connection, Database
 # Compiling (jit) costs more than such a statement; the time limit ends a search whose caller has long gone.
 _SETTINGS = """
     SELECT set_config('strata.tenant', %(tenant)s, true), set_config('strata.principals', %(principals)s, true),
+           set_config('strata.index', %(index)s, true),
            set_config('transaction_read_only', 'on', true), set_config('jit', 'off', true),
            set_config('statement_timeout', %(statement_timeout)s, true)
 """
@@ -144,20 +145,20 @@ class PostgresSearch:
     def _rows(self, statement: Statement, session_id: str, identity: Identity) -> list[tuple[Any, ...]]:
         index_id = self._index_of(session_id, identity)
         if (prepared := statement.prepared) is None:
-            return self._read(statement.text, statement.on(index_id), identity)
+            return self._read(statement.text, statement.on(index_id), identity, index_id)
         call = {
             "name": prepared.name_for(index_id),
             "text": prepared.for_index(index_id),
             "arguments": prepared.arguments(statement.parameters),
         }
-        return self._read(_PREPARED, call, identity)
+        return self._read(_PREPARED, call, identity, index_id)
 
     def _index_of(self, session_id: str, identity: Identity) -> int:
         """The number of the session's index, once asked for and then remembered: no right comes of knowing it."""
         if (known := self._indexes.get(session_id)) is not None:
             return known
         asked = index_statement(session_id)
-        rows = self._read(asked.text, asked.parameters, identity)
+        rows = self._read(asked.text, asked.parameters, identity, NO_INDEX)
         if not rows or rows[0][0] is None:
             return NO_INDEX
         if len(self._indexes) >= _KNOWN_SESSIONS:
@@ -175,11 +176,12 @@ class PostgresSearch:
         self._without_cells.add(session_id)
 
     def _read(
-        self, text: sql.Composed | bytes, parameters: Mapping[str, object], identity: Identity
+        self, text: sql.Composed | bytes, parameters: Mapping[str, object], identity: Identity, index_id: int
     ) -> list[tuple[Any, ...]]:
         settings = {
             "tenant": identity.tenant,
             "principals": json.dumps(identity.principals),
+            "index": str(index_id),
             "statement_timeout": str(self._statement_timeout_ms),
         }
 
