@@ -121,8 +121,8 @@ class _Planning(PostgresSearch):
         """The statement is planned and not carried out."""
         question = request.question
         statement = search_statement(request, cells=question.session_id not in self._without_cells)
-        parameters = statement.on(self._index_of(question.session_id, question.identity))
-        self._read(sql.SQL("EXPLAIN ") + statement.text, parameters, question.identity)
+        index_id = self._index_of(question.session_id, question.identity)
+        self._read(sql.SQL("EXPLAIN ") + statement.text, statement.on(index_id), question.identity, index_id)
 
 
 def _backend(database: Database) -> int:

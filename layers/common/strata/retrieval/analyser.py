@@ -92,13 +92,19 @@ def analyse(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=64)  # the search and the reranker ask for the same ones
+def question_terms(text: str) -> tuple[str, ...]:
+    """What `analyse` gives for a question, which is asked for more than once."""
+    return tuple(analyse(text))
+
+
+@lru_cache(maxsize=64)
 def query_terms(text: str) -> tuple[str, ...]:
     """The distinct terms of a question in order of first appearance, without stop words if there are other words.
 
     >>> query_terms("Какие плагины и сколько плагинов?"), query_terms("what is this")
     (('плагин',), ('what', 'is', 'this'))
     """
-    terms = dict.fromkeys(analyse(text))
+    terms = dict.fromkeys(question_terms(text))
     stop_words = _stop_terms()
     return tuple(term for term in terms if term not in stop_words) or tuple(terms)
 

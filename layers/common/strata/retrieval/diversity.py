@@ -56,8 +56,12 @@ def _of_one_kind(rows: Sequence[Candidate], wanted: int, most_of_a_file: int) ->
     shown: dict[int, Candidate] = {}
     held_back: list[Candidate] = []
     of_file: dict[str, int] = {}
+    blobs: set[str] = set()
     for row in rows:
-        better = next((other for other in shown.values() if shows_the_same(row, other) or _is_copy(row, other)), None)
+        better = None
+        if row.path in of_file or row.blob_sha in blobs:
+            others = shown.values()
+            better = next((other for other in others if shows_the_same(row, other) or _is_copy(row, other)), None)
         if better is not None:
             also = Also(layer=row.layer, path=row.path, span=row.span)
             shown[better.chunk_id] = replace(better, also=(*better.also, also))
@@ -66,6 +70,7 @@ def _of_one_kind(rows: Sequence[Candidate], wanted: int, most_of_a_file: int) ->
         else:
             shown[row.chunk_id] = row
             of_file[row.path] = of_file.get(row.path, 0) + 1
+            blobs.add(row.blob_sha)
     chosen = {**shown, **{row.chunk_id: row for row in held_back[: wanted - len(shown)]}}
     return list(_in_order(rows, chosen))
 
@@ -75,9 +80,8 @@ def _in_order(rows: Sequence[Candidate], chosen: dict[int, Candidate]) -> Iterat
     places = {(row.path, row.layer, row.span) for row in chosen.values()}
     for row in rows:
         if kept := chosen.get(row.chunk_id):
-            yield replace(
-                kept, also=tuple(also for also in kept.also if (also.path, also.layer, also.span) not in places)
-            )
+            also = tuple(also for also in kept.also if (also.path, also.layer, also.span) not in places)
+            yield kept if also == kept.also else replace(kept, also=also)
 
 
 def shows_the_same(row: Candidate, better: Candidate) -> bool:

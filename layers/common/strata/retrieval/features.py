@@ -252,7 +252,7 @@ def _identifier_shares(shape: QuestionShape, rows: Sequence[Candidate]) -> Float
     if not names:
         return np.zeros(len(rows))
     texts = [f"{row.path}\n{row.title}\n{row.content}".casefold() for row in rows]
-    return np.array([sum(name in text for name in names) for text in texts]) / len(names)
+    return np.array([sum(map(text.__contains__, names)) for text in texts]) / len(names)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 
 _LETTER = re.compile(r"[^\W\d_]")
 # Linear in the text's length: a question is anybody's.
@@ -46,8 +46,7 @@ def language_shares(text: str) -> dict[str, float]:
     >>> language_shares("Как работает SessionLock?"), language_shares("how does the lock work")
     ({'ru': 1.0}, {'en': 1.0})
     """
-    pieces = _TOKEN.split(text)
-    names = set(filter(_name, set(pieces[1::2])))
+    pieces, names = _pieces(text)
     prose = "".join([" " if piece in names else piece for piece in pieces])
     if not _LETTER.search(prose):
         prose = text
@@ -75,7 +74,14 @@ def identifiers(text: str) -> tuple[str, ...]:
     >>> identifiers("Why does `retry` of SessionLock.acquire() fail?")
     ('retry', 'SessionLock.acquire()')
     """
-    return tuple(dict.fromkeys(filter(None, map(_name, dict.fromkeys(_TOKEN.findall(text))))))
+    return tuple(dict.fromkeys(_pieces(text)[1].values()))
+
+
+@lru_cache(maxsize=8)  # a question's languages and its identifiers are asked for one after the other
+def _pieces(text: str) -> tuple[list[str], dict[str, str]]:
+    """The text cut at its tokens, each second piece is one; and of those that are names of code the name."""
+    pieces = _TOKEN.split(text)
+    return pieces, {token: name for token in dict.fromkeys(pieces[1::2]) if (name := _name(token))}
 
 
 def _name(token: str) -> str:
@@ -129,10 +135,10 @@ def _cyrillic_language(text: str) -> str:
 def _latin_language(text: str) -> str:
     """English unless other languages' letters and small words outnumber English small words."""
     words = re.findall(r"[^\W\d_]+", text.lower())
-    votes: Counter[str] = Counter(_WORD_LANGUAGES[word] for word in words if word in _WORD_LANGUAGES)
+    votes: Counter[str] = Counter([_WORD_LANGUAGES[word] for word in words if word in _WORD_LANGUAGES])
     if not text.isascii():
         votes.update(_LATIN_ONLY[letter] for letter in text.lower() if letter in _LATIN_ONLY)
-    english = sum(word in _ENGLISH for word in words)
+    english = sum(map(_ENGLISH.__contains__, words))
     if votes and votes.most_common(1)[0][1] > english:
         return votes.most_common(1)[0][0]
     return "en"

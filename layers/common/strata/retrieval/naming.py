@@ -39,8 +39,8 @@ def names_in(text: str) -> Names:
             phrases.setdefault(quoted.lower(), Phrase(text=quoted, terms=terms))
         else:
             _add(quoted.strip("()[]{}.,;:!?"), names)
-    for word in _TOKEN.findall(_QUOTED.sub(_without_phrases, text)):
-        if _is_name(word):
+    for word in dict.fromkeys(_TOKEN.findall(_QUOTED.sub(_without_phrases, text))):
+        if not (word.isalpha() and word[1:].islower()) and _is_name(word):
             _add(word, names)
     return Names(names=tuple(names.values())[:MAX_NAMES], phrases=tuple(phrases.values())[:MAX_PHRASES])
 
@@ -57,8 +57,6 @@ def _add(word: str, names: dict[str, Name]) -> None:
 
 
 def _is_name(word: str) -> bool:
-    if word.isalpha() and word[1:].islower():
-        return False
     if not _LETTER.search(word):
         return bool(re.fullmatch(r"\d+(?:\.\d+){1,}", word))  # a version, never a plain number
     parts = re.split(r"::|[./@-]", word)

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from strata.retrieval.analyser import analyse, query_terms
+from strata.retrieval.analyser import query_terms, question_terms
 
 NEAR_CHARACTERS = 40
 """Words that begin so close together stand side by side, or nearly."""
@@ -53,7 +53,7 @@ def wording(text: str, contents: Sequence[str]) -> Wording:
     ([1.0, 0.0, 0.0], [1.0, 1.0, 0.0])
     """
     asked = frozenset(query_terms(text))
-    sequence = [term for term in analyse(text) if term in asked and term.isalnum()]
+    sequence = [term for term in question_terms(text) if term in asked and term.isalnum()]
     pairs = list(dict.fromkeys(pair for pair in pairwise(sequence) if pair[0] != pair[1]))[:MOST_PAIRS]
     words = list(dict.fromkeys([*(word for pair in pairs for word in pair), *sequence]))[:MOST_WORDS]
     number = {word: position for position, word in enumerate(words)}

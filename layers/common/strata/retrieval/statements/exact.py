@@ -22,8 +22,6 @@ _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 # looked at: is it the file or the definition of that name, or does it only mention it; does the phrase stand there?
 # A phrase is looked for only where all of its words are, and OFFSET 0 keeps the planner from working that out twice.
 # A row's keys ascend: `width_bucket` finds one by halving.
-# In a long question names count so little that a row of no other list can't be among those that are returned (see
-# `Shape.names_find`). Then only rows of the other lists are looked at.
 _EXACT = sql.SQL("""
 named AS MATERIALIZED (
     SELECT array_agg(key) FILTER (WHERE is_name) AS keys,
@@ -53,13 +51,13 @@ looked_at AS (
         FROM (
             SELECT chunk.chunk_id, -(chunk.weights <#> (SELECT idf FROM query)) AS bm25, {preferences}, term_keys,
                    {names_held}::int AS names_held
-            FROM {found}
+            FROM rag_chunk_terms AS chunk
+            WHERE ({found}) AND {allowed}
             ORDER BY {preferred_first} names_held DESC, bm25 DESC, chunk_id
             LIMIT {looked_at}
         ) AS chosen CROSS JOIN LATERAL (
             SELECT * FROM rag_chunks AS wide WHERE wide.chunk_id = chosen.chunk_id AND {readable} OFFSET 0
         ) AS wide
-        WHERE {mentions_any}
         OFFSET 0
     ) AS matching
     WHERE mentions > 0
@@ -69,11 +67,6 @@ looked_at AS (
 exact AS (
     SELECT *, row_number() OVER (ORDER BY definition DESC, mentions DESC, bm25 DESC, chunk_id) AS rank FROM looked_at
 )""")
-_FOUND_BY_THEM = sql.SQL("rag_chunk_terms AS chunk WHERE ({holding}) AND {allowed}")
-_FOUND_BY_OTHER_LISTS = sql.SQL("""(SELECT chunk_id FROM dense UNION SELECT chunk_id FROM lexical) AS listed
-            CROSS JOIN LATERAL (
-                SELECT * FROM rag_chunk_terms AS chunk WHERE chunk.chunk_id = listed.chunk_id AND {allowed} OFFSET 0
-            ) AS chunk""")
 _KEYS_HELD = sql.SQL("""(SELECT count(*) FROM unnest((SELECT {keys} FROM named)) AS key
                     WHERE key = {row}.term_keys[width_bucket(key, {row}.term_keys)])""")
 _HOLDS_A_NAME = sql.SQL("chunk.term_keys && (SELECT telling_keys FROM named)")
@@ -82,8 +75,8 @@ _PHRASE_KEYS = sql.SQL(""",
         CASE WHEN count(*) FILTER (WHERE term = ANY ({terms}::text[])) = cardinality({terms}::text[]) THEN
             array_agg(key) FILTER (WHERE term = ANY ({terms}::text[])) END AS {name}""")
 _HOLDS_THE_WORDS = sql.SQL("chunk.term_keys @> (SELECT {name} FROM named)")
-_WORDS_HELD = sql.SQL("{keys_held} = cardinality({terms}::text[])")
-_HOLDS_THE_PHRASE = sql.SQL("({words_held} AND lower(wide.content) ~ {pattern})::int")
+_HOLDS_THE_PHRASE = sql.SQL("""
+                   ({keys_held} = cardinality({terms}::text[]) AND lower(wide.content) ~ {pattern})::int""")
 _NO_EXACT = sql.SQL("""
 exact AS (
     SELECT NULL::bigint AS chunk_id, NULL::text AS path, 0 AS prefer_bonus, 0 AS test_penalty, NULL::bigint AS rank
@@ -104,29 +97,21 @@ def exact_list(shape: Shape) -> sql.Composable:
         }
         for number in range(shape.phrases)
     ]
-    holding: list[sql.Composable] = [_HOLDS_THE_WORDS.format(**phrase) for phrase in phrases]
+    found: list[sql.Composable] = [_HOLDS_THE_WORDS.format(**phrase) for phrase in phrases]
     if shape.has_names:
-        holding.append(_HOLDS_A_NAME)
-    allowed = conditions.allowed(shape.filter)
-    words_held = [
-        _WORDS_HELD.format(keys_held=_KEYS_HELD.format(keys=phrase["name"], row=sql.SQL("chosen")), **phrase)
+        found.append(_HOLDS_A_NAME)
+    held = [
+        _HOLDS_THE_PHRASE.format(keys_held=_KEYS_HELD.format(keys=phrase["name"], row=sql.SQL("chosen")), **phrase)
         for phrase in phrases
     ]
-    held = [
-        _HOLDS_THE_PHRASE.format(words_held=words, **phrase) for words, phrase in zip(words_held, phrases, strict=True)
-    ]
     return _EXACT.format(
-        found=_FOUND_BY_THEM.format(holding=sql.SQL(" OR ").join(holding), allowed=allowed)
-        if shape.names_find
-        else _FOUND_BY_OTHER_LISTS.format(allowed=allowed),
+        found=sql.SQL(" OR ").join(found),
         names_held=_KEYS_HELD.format(keys=sql.Identifier("keys"), row=sql.SQL("chunk")),
-        mentions_any=sql.SQL("true")
-        if shape.names_find
-        else sql.SQL(" OR ").join([sql.SQL("chosen.names_held > 0"), *words_held]),
         phrase_keys=sql.Composed([_PHRASE_KEYS.format(**phrase) for phrase in phrases]),
         phrase_terms=sql.Composed([sql.SQL(" || {terms}::text[]").format(**phrase) for phrase in phrases]),
         phrases_held=sql.SQL(" + ").join(held) if held else sql.SQL("0"),
         preferences=preferences,
+        allowed=conditions.allowed(shape.filter),
         readable=conditions.readable("wide"),
         preferred_first=preferred_first,
         looked_at=sql.Literal(EXACT_ROWS_LOOKED_AT),

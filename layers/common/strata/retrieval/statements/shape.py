@@ -21,7 +21,6 @@ class Shape:
     leads: bool
     has_names: bool
     phrases: int
-    names_find: bool
     is_structural: bool
     explains: bool
 
@@ -37,17 +36,9 @@ class Shape:
             leads=bool(request.leading_terms),
             has_names=bool(names.names),
             phrases=len(names.phrases),
-            names_find=_names_find(request),
             is_structural=bool(request.structural_weight),
             explains=question.explain,
         )
-
-
-def _names_find(request: SearchRequest) -> bool:
-    """Whether a row that holds the question's names and is in no other list can be among the rows that are returned:
-    the best of them beside the last of a full list."""
-    others = max(request.dense_weight if request.embedding is not None else 0.0, request.lexical_weight)
-    return request.exact_weight / (RANK_CONSTANT + 1) > others / (RANK_CONSTANT + depth_of(request))
 
 
 def rows_of(request: SearchRequest) -> int:
@@ -61,5 +52,12 @@ def depth_of(request: SearchRequest) -> int:
 
 
 def names_of(request: SearchRequest) -> Names:
-    """What is looked for letter for letter: nothing in a search without words, which score the rows that hold it."""
-    return request.names if request.terms else Names()
+    """What is looked for letter for letter.
+
+    Nothing in a search without words, which score the rows that hold it. And nothing in a long question: its weight
+    puts the best row of this list alone behind the last row of another, so that the list would only change the order
+    of rows that are ranked anew anyway.
+    """
+    others = max(request.dense_weight if request.embedding is not None else 0.0, request.lexical_weight)
+    counts = request.exact_weight / (RANK_CONSTANT + 1) > others / (RANK_CONSTANT + depth_of(request))
+    return request.names if request.terms and counts else Names()

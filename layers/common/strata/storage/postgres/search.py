@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,10 @@ that is replaced as well. So long a search runs after an index that is replaced 
 _KNOWN_SESSIONS = 10_000
 
 
+_row: Any = namedtuple("_row", " ".join([*SESSION_COLUMNS, *CANDIDATE_COLUMNS]))  # type: ignore[misc]
+_LAYERS = {layer.value: layer for layer in Layer}
+
+
 class PostgresSearch:
     """A `ChunkSearch` on pgvector, GIN and row-level security."""
 
@@ -79,8 +84,8 @@ class PostgresSearch:
         statement = search_statement(request, cells=question.session_id not in self._without_cells)
         found = self._found(statement, question.session_id, question.identity)
         session = found[0]
-        self._remember_cells(question.session_id, session["has_cells"])
-        if not session["model_fits"] and request.embedding is not None and session["embedding_model"] is not None:
+        self._remember_cells(question.session_id, session.has_cells)
+        if not session.model_fits and request.embedding is not None and session.embedding_model is not None:
             raise EmbeddingModelMismatch(
                 f"Session {question.session_id} was indexed with {session['embedding_model']} "
                 f"({session['dimension']} dimensions); questions are now embedded with {request.embedding_model} "
@@ -120,10 +125,10 @@ class PostgresSearch:
             if path is not None
         ]
 
-    def _found(self, statement: Statement, session_id: str, identity: Identity) -> list[dict[str, Any]]:
-        """The rows by column name: at least one, without a chunk if nothing was found."""
+    def _found(self, statement: Statement, session_id: str, identity: Identity) -> list[Any]:
+        """At least one row, without a chunk if nothing was found."""
         rows = self._settled(statement, session_id, identity, moved=SESSION_COLUMNS.index("index_moved"))
-        return [dict(zip(SESSION_COLUMNS + CANDIDATE_COLUMNS, row, strict=True)) for row in rows]
+        return [_row._make(row) for row in rows]
 
     def _settled(
         self, statement: Statement, session_id: str, identity: Identity, *, moved: int
@@ -192,48 +197,48 @@ class PostgresSearch:
         return self._database.pipelined(work).fetchall()
 
 
-def _retrieved(found: Sequence[Mapping[str, Any]], request: SearchRequest | None) -> Retrieved:
+def _retrieved(found: Sequence[Any], request: SearchRequest | None) -> Retrieved:
     asked_model = request.embedding_model if request else None
     return Retrieved(
-        candidates=tuple(_candidate(row, request) for row in found if row["chunk_id"] is not None),
-        generation=found[0]["generation"],
-        embedding_model=found[0]["embedding_model"] or asked_model or "",
-        best_distance=found[0]["best_distance"],
-        greatest_bm25=found[0]["greatest_bm25"],
+        candidates=tuple(_candidate(row, request) for row in found if row.chunk_id is not None),
+        generation=found[0].generation,
+        embedding_model=found[0].embedding_model or asked_model or "",
+        best_distance=found[0].best_distance,
+        greatest_bm25=found[0].greatest_bm25,
     )
 
 
-def _candidate(row: Mapping[str, Any], request: SearchRequest | None) -> Candidate:
-    layer = Layer(row["layer"])
+def _candidate(row: Any, request: SearchRequest | None) -> Candidate:
+    layer = _LAYERS[row.layer]
     return Candidate(
-        chunk_id=row["chunk_id"],
-        path=row["path"],
+        chunk_id=row.chunk_id,
+        path=row.path,
         layer=layer,
-        ordinal=row["ordinal"],
-        title=row["title"],
-        content=row["content"],
-        span=Span(start=row["span_start"], end=row["span_end"]),
-        blob_sha=row["blob_sha"],
-        metadata=row["metadata"],
-        score=row["score"],
-        dense_rank=row["dense_rank"],
-        distance=row["distance"],
-        lexical_rank=row["lexical_rank"],
-        bm25=row["bm25"],
-        prefer_bonus=row["prefer_bonus"],
-        test_penalty=row["test_penalty"],
+        ordinal=row.ordinal,
+        title=row.title,
+        content=row.content,
+        span=Span(start=row.span_start, end=row.span_end),
+        blob_sha=row.blob_sha,
+        metadata=row.metadata,
+        score=row.score,
+        dense_rank=row.dense_rank,
+        distance=row.distance,
+        lexical_rank=row.lexical_rank,
+        bm25=row.bm25,
+        prefer_bonus=row.prefer_bonus,
+        test_penalty=row.test_penalty,
         layer_rank=LAYER_RANKS[layer],
-        exact_rank=row["exact_rank"],
-        structural_rank=row["structural_rank"],
+        exact_rank=row.exact_rank,
+        structural_rank=row.structural_rank,
         explanation=_explanation(row, request) if request is not None and request.question.explain else None,
     )
 
 
-def _explanation(row: Mapping[str, Any], request: SearchRequest) -> Explanation:
+def _explanation(row: Any, request: SearchRequest) -> Explanation:
     names = ("dense_rank", "distance", "lexical_rank", "bm25", "exact_rank", "structural_rank", "terms")
     return explanation(
         request,
-        **{name: row[name] for name in names},
-        session_principals=row["session_principals"],
-        file_principals=row["file_principals"],
+        **{name: getattr(row, name) for name in names},
+        session_principals=row.session_principals,
+        file_principals=row.file_principals,
     )
