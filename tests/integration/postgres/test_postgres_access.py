@@ -50,8 +50,10 @@ def filled(postgres_server: PostgresServer) -> Iterator[TestDatabase]:
         yield postgres
 
 
-def visible(database: TestDatabase, column: str, table: str, caller: tuple[str, list[str]] | None) -> set[str]:
-    """The values of a column that the query role sees without any filter, acting for the caller."""
+def visible(
+    database: TestDatabase, column: str, table: str, caller: tuple[str, list[str]] | None, *, index: str = ""
+) -> set[str]:
+    """The values of a column that the query role sees without any filter, acting for the caller and about an index."""
     with psycopg.connect(database.query_url) as connection:
         if caller is not None:
             tenant, principals = caller
@@ -59,6 +61,7 @@ def visible(database: TestDatabase, column: str, table: str, caller: tuple[str, 
                 "SELECT set_config('strata.tenant', %s, true), set_config('strata.principals', %s, true)",
                 [tenant, json.dumps(principals)],
             )
+        connection.execute("SELECT set_config('strata.index', %s, true)", [index])
         rows = connection.execute(
             sql.SQL("SELECT {} FROM {}").format(sql.Identifier(column), sql.Identifier(table))
         ).fetchall()
@@ -84,6 +87,19 @@ def test_a_caller_sees_only_what_it_may_read(
     filled: TestDatabase, table: str, caller: tuple[str, list[str]] | None, expected: set[str]
 ) -> None:
     assert visible(filled, "path", table, caller) == expected
+
+
+@pytest.mark.parametrize("table", ["rag_chunks", "rag_blob_cache"])
+def test_the_index_that_is_asked_about_is_no_right(filled: TestDatabase, table: str) -> None:
+    with psycopg.connect(filled.owner_url) as connection:
+        indexes = [str(number) for (number,) in connection.execute("SELECT index_id FROM rag_indexes").fetchall()]
+    assert len(indexes) > 1
+    for index in [*indexes, "0", "9223372036854775807"]:
+        assert visible(filled, "path", table, None, index=index) == set()
+        assert visible(filled, "path", table, ANN, index=index) == {"open.md"}
+        assert visible(filled, "path", table, ("acme", ["group:dev"]), index=index) == {"open.md", "dev.md"}
+        assert visible(filled, "path", table, ("rival", ["user:ann"]), index=index) == {"rival.md"}
+        assert visible(filled, "path", table, ("acme", ["user:bob"]), index=index) == set()
 
 
 def test_a_caller_sees_only_the_sessions_it_reads(filled: TestDatabase) -> None:

@@ -194,6 +194,34 @@ def test_a_name_that_stands_everywhere_is_looked_for_beside_rarer_names_only(
     assert len(named("get_name")) == 6  # there is nothing rarer
 
 
+@pytest.mark.parametrize(
+    ("phrase", "texts"),
+    [
+        pytest.param("no such  bucket", ["raise: no such bucket", "No\n\tsuch\r\n  bucket!"], id="any white space"),
+        pytest.param("f(*args) [a-z]+ ^x|y$", ["f(*args) [a-z]+ ^x|y$"], id="what a pattern would read otherwise"),
+        pytest.param("50% of \\d{2} a%b", ["50% of \\d{2} a%b"], id="per cent, backslash, braces"),
+        pytest.param("Проверка счёта №5", ["проверка счёта №5"], id="Russian"),
+    ],
+)
+def test_a_phrase_is_found_letter_for_letter(rows: SearchRows, phrase: str, texts: list[str]) -> None:
+    rows.session("one")
+    words = " ".join(reversed(phrase.split()))
+    held = {f"held{number}.md": text for number, text in enumerate(texts)}
+    rows.commit("one", [TextFile(path, [text]) for path, text in {**held, "words.md": words}.items()])
+    found = rows.search.search(rows.request("one", f'"{phrase}"', dense=False)).candidates
+    assert {row.path for row in found if row.exact_rank} == held.keys()
+
+
+def test_names_of_a_long_question_are_not_looked_for(rows: SearchRows) -> None:
+    """Their list counts so little there that its best row stands behind the last row of another."""
+    rows.session("one")
+    rows.commit("one", [TextFile("a.py", ["put_name here"]), TextFile("b.py", ["somewhere else"])])
+    request = rows.request("one", "put_name", depth=50)
+    for weight, named in ((1.0, True), (0.56, True), (0.55, False), (0.1, False)):
+        found = rows.search.search(replace(request, exact_weight=weight)).candidates
+        assert [row.exact_rank is not None for row in found if row.path == "a.py"] == [named]
+
+
 def test_another_model_or_dimension_is_refused_with_what_to_do(paths: SearchRows) -> None:
     request = paths.request("one", "same words")
     for changed in (

@@ -8,6 +8,22 @@ from strata.retrieval.wording import MOST_WORDS, NEAR_CHARACTERS, wording
 
 
 @pytest.mark.parametrize(
+    "beside",
+    ["", "é", "счёт", "\u4e2d", "\U0001f600", "é счёт \u4e2d \U0001f600"],
+    ids=["ASCII alone", "Latin", "Cyrillic", "Chinese", "beyond the first plane", "all of them"],
+)
+def test_other_letters_in_a_text_change_nothing(beside: str) -> None:
+    """Also words of one letter, of eight and of more, and letters whose last bytes are alike."""
+    alike = "".join(chr(ord(letter) + 0x400) for letter in "retry")
+    question = "retry x eightlet longestword 7"
+    contents = ["retry x; longestwords eightletter", f"{alike} y", "x x longestword", "eightle longestwor", ""]
+    plain, mixed = wording(question, contents), wording(question, [f"{text} {beside}" for text in contents])
+    assert plain.held.tolist() == mixed.held.tolist()
+    assert plain.near.tolist() == mixed.near.tolist()
+    assert plain.held.sum(axis=1).tolist() == [4, 0, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
     ("question", "content"),
     [
         pytest.param("flatten nested dictionaries", "def flattened_nested_dictionary(): ...", id="forms in a name"),

@@ -59,5 +59,5 @@ def names_of(request: SearchRequest) -> Names:
     of rows that are ranked anew anyway.
     """
     others = max(request.dense_weight if request.embedding is not None else 0.0, request.lexical_weight)
-    counts = request.exact_weight / (RANK_CONSTANT + 1) > others / (RANK_CONSTANT + depth_of(request))
+    counts = request.exact_weight / (RANK_CONSTANT + 1) >= others / (RANK_CONSTANT + depth_of(request))
     return request.names if request.terms and counts else Names()

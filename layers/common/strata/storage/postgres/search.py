@@ -87,8 +87,8 @@ class PostgresSearch:
         self._remember_cells(question.session_id, session.has_cells)
         if not session.model_fits and request.embedding is not None and session.embedding_model is not None:
             raise EmbeddingModelMismatch(
-                f"Session {question.session_id} was indexed with {session['embedding_model']} "
-                f"({session['dimension']} dimensions); questions are now embedded with {request.embedding_model} "
+                f"Session {question.session_id} was indexed with {session.embedding_model} "
+                f"({session.dimension} dimensions); questions are now embedded with {request.embedding_model} "
                 f"({len(request.embedding)}). Set the former model again, or index the project anew: "
                 "`strata index PATH --session NAME --reindex`."
             )
