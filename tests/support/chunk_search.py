@@ -234,12 +234,8 @@ def _exact(
     tier: Mapping[int, tuple[int, int]],
     depth: int,
 ) -> list[int]:
-    """Chunks that hold a name or phrase: definitions first, then by how many they hold, then by BM25.
-
-    None where the first of them would come behind the last of another list.
-    """
-    others = [request.lexical_weight] if request.embedding is None else [request.lexical_weight, request.dense_weight]
-    if any(request.exact_weight / 61 < weight / (60 + depth) for weight in others):
+    """Chunks that hold a name or phrase: definitions first, then by how many they hold, then by BM25."""
+    if not request.exact_weight:
         return []
     names = [name.text.lower() for name in request.names.names]
     name_terms = {name.term for name in request.names.names}

@@ -139,7 +139,7 @@ def test_rows_are_those_of_the_twin_for_any_caller_filter_and_question(filled: S
             rows=chance.choice([0, 0, 20]),
             dense_weight=chance.choice([1.0, 0.3]),
             lexical_weight=chance.choice([1.0, 0.0]),
-            exact_weight=chance.choice([1.0, 0.5]),
+            exact_weight=chance.choice([1.0, 0.5, 0.0]),
         )
         actual = filled.search.search(request)
         expected = filled.twin.search(request)

@@ -39,8 +39,9 @@ def test_a_long_report_counts_less_for_its_words() -> None:
     assert fusion_weights(shape_of("word " * 200, ENGLISH)).lexical < 1.0
 
 
-def test_names_in_a_long_report_count_less_the_longer_it_is() -> None:
+def test_names_count_less_the_longer_the_question_is_and_nothing_in_a_report() -> None:
     weights = [
-        fusion_weights(shape_of("why does blob_sha fail " + "word " * n, ENGLISH)).exact for n in (0, 6, 20, 200)
+        fusion_weights(shape_of("why does blob_sha fail " + "word " * n, ENGLISH)).exact
+        for n in (0, 6, 20, 50, 60, 200)
     ]
-    assert weights[0] == weights[1] == 1.0 > weights[2] > weights[3] > 0.0
+    assert weights[0] == weights[1] == 1.0 > weights[2] > weights[3] > 0.0 == weights[4] == weights[5]

@@ -23,7 +23,8 @@ LEXICAL_WEIGHT_OF_A_LONG_QUESTION = 0.8
 NAMING_QUESTION_WORDS = 10
 """A question of so few words that names something is about it; a report names whatever it met on its way. Measured on
 eight sets, nDCG@10 of the fusion: without the list of names 0.755, with weight 1 0.754, falling with the length 0.760
-(whole tickets 0.737, 0.708 and 0.751)."""
+(whole tickets 0.737, 0.708 and 0.751). In a long question names are not looked for: ranked anew, whole tickets come to
+0.797 with them and 0.799 without, and it takes 1.9 ms in the median and up to 10 (7,173 rows)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,9 @@ def fusion_weights(shape: QuestionShape) -> FusionWeights:
     >>> fusion_weights(shape_of("Где хранится ключ?", frozenset({"en"})))
     FusionWeights(dense=0.1, lexical=1.0, exact=1.0)
     """
+    is_long = shape.words > LONG_QUESTION_WORDS
     return FusionWeights(
         dense=LEAST_DENSE_WEIGHT + (1.0 - LEAST_DENSE_WEIGHT) * shape.understood**2,
-        lexical=LEXICAL_WEIGHT_OF_A_LONG_QUESTION if shape.words > LONG_QUESTION_WORDS else 1.0,
-        exact=min(1.0, NAMING_QUESTION_WORDS / max(1, shape.words)),
+        lexical=LEXICAL_WEIGHT_OF_A_LONG_QUESTION if is_long else 1.0,
+        exact=0.0 if is_long else min(1.0, NAMING_QUESTION_WORDS / max(1, shape.words)),
     )

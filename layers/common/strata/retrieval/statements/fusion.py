@@ -13,7 +13,7 @@ from strata.retrieval.statements.dense import dense_list, distance
 from strata.retrieval.statements.exact import exact_list
 from strata.retrieval.statements.lexical import bm25, lexical_list, term_parts
 from strata.retrieval.statements.rows import columns
-from strata.retrieval.statements.shape import Shape, depth_of, rows_of
+from strata.retrieval.statements.shape import Shape
 from strata.retrieval.statements.structural import structural_list
 
 FIRST_SHARE, FILE_ROWS = 0.7, 2
@@ -145,9 +145,9 @@ def _unranked(shape: Shape) -> sql.Composable | None:
 
 
 def fusion_parameters(request: SearchRequest) -> dict[str, object]:
-    rows = rows_of(request)
+    rows = max(request.rows, request.question.limit)
     return {
-        "depth": depth_of(request),
+        "depth": max(request.depth, rows),
         "rows": rows,
         "first_rows": int(FIRST_SHARE * rows),
         "dense_weight": request.dense_weight,

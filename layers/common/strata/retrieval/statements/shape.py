@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from strata.model.asking import Filter, Names
 from strata.ports.search import SearchRequest
 from strata.retrieval.filters import has_preferences
-from strata.retrieval.fusion import RANK_CONSTANT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,23 +40,7 @@ class Shape:
         )
 
 
-def rows_of(request: SearchRequest) -> int:
-    """How many rows are asked for."""
-    return max(request.rows, request.question.limit)
-
-
-def depth_of(request: SearchRequest) -> int:
-    """How many rows each list has."""
-    return max(request.depth, rows_of(request))
-
-
 def names_of(request: SearchRequest) -> Names:
-    """What is looked for letter for letter.
-
-    Nothing in a search without words, which score the rows that hold it. And nothing in a long question: its weight
-    puts the best row of this list alone behind the last row of another, so that the list would only change the order
-    of rows that are ranked anew anyway.
-    """
-    others = max(request.dense_weight if request.embedding is not None else 0.0, request.lexical_weight)
-    counts = request.exact_weight / (RANK_CONSTANT + 1) >= others / (RANK_CONSTANT + depth_of(request))
-    return request.names if request.terms and counts else Names()
+    """What is looked for letter for letter: nothing in a search without words, which score the rows that hold it, and
+    nothing where the list has no weight."""
+    return request.names if request.terms and request.exact_weight else Names()
