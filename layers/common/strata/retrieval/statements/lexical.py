@@ -164,10 +164,10 @@ reached AS MATERIALIZED (
         FROM (
             SELECT block, sum(parts) AS total
             FROM (
-                SELECT held.block, CASE held.level WHEN 0 THEN sum(held.scores)
-                                   ELSE sum(held.scores) * {factor_everywhere} END AS parts
+                SELECT held.block, CASE held.level WHEN 0 THEN sum(held.scores::vector)
+                                   ELSE sum(held.scores::vector) * {factor_everywhere} END AS parts
                 FROM asked CROSS JOIN LATERAL (
-                    SELECT counted.block, counted.scores::vector AS scores,
+                    SELECT counted.block, counted.scores,
                            ceil({levels} * ln(asked.idf / counted.idf) - {below_a_level})::int AS level
                     FROM rag_term_blocks AS counted
                     WHERE {counted_in_index} AND counted.term_id = asked.term_id AND {covered_layer} OFFSET 0
