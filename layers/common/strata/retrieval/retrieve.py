@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from strata.errors import InvalidQuery, InvalidRequest
 from strata.model.access import Identity
-from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, IndexedText, Question, Retrieved
+from strata.model.asking import MAX_QUERY_CHARACTERS, Candidate, Expansion, IndexedText, Names, Question, Retrieved
 from strata.model.corpus import Layer, Vector
 from strata.ports.embedding import Embedder
 from strata.ports.generation import Expander
@@ -75,7 +75,7 @@ class Retriever:
                 embedding_model=self.embedder.model_id,
                 terms=tuple(dict.fromkeys((*terms, *query_terms(expansion.query)))),
                 leading_terms=leading_terms(question.text),
-                names=names_in(question.text),
+                names=names_in(question.text) if weights.exact else Names(),
                 depth=self.depth,
                 rows=max(RERANKED_ROWS, self.depth, 2 * question.limit),
                 dense_weight=weights.dense,
