@@ -20,7 +20,7 @@ from tests.support.index_statistics import assert_rows_agree
 from tests.support.new_index_contract import count, fill, flip, new_index, rebuilt, roll_back
 from tests.support.postgres import TestDatabase
 from tests.support.session_store_contract import SESSION_ID, commit_request, create_session, prepare
-from tests.support.term_blocks import make_small_blocks
+from tests.support.term_blocks import make_small_blocks, rows_with_a_place
 
 SWAPS = 100
 
@@ -68,6 +68,25 @@ def test_the_drift_of_average_lengths_is_told(
     assert store.length_drift(SESSION_ID) == pytest.approx(1.0)  # 2 were pinned, the average of 2 and 6 is 4
     rebuilt(store, *pairs.values(), seq=3, fence=3)
     assert store.length_drift(SESSION_ID) == 0.0
+
+
+def test_an_index_that_its_holder_left_at_the_flip_is_made_fast_by_who_comes_after(
+    postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_small_blocks(monkeypatch)
+    tidied: list[int] = []
+    monkeypatch.setattr("strata.storage.postgres.sessions.LARGE_COMMIT_CHUNKS", 3)
+    monkeypatch.setattr(store, "tidy", tidied.append)
+    blobs = [prepare(cache, f"{n}.md", "one word") for n in range(3)]
+    index_id = store.begin_index(new_index(*blobs, seq=1, fence=1))
+    fill(store, index_id, *blobs, fence=1, job_id="job-1")
+    count(store, index_id, fence=1, job_id="job-1")
+    flip(store, index_id, files=3, seq=1, fence=1)
+    assert rows_with_a_place(postgres) == (0, 0)
+    assert store.commit(commit_request(seq=1, fence=2)).replayed
+    assert (rows_with_a_place(postgres), tidied) == ((3, 0), [index_id])
+    store.commit(commit_request(seq=2, fence=2))
+    assert tidied == [index_id]
 
 
 def test_a_collected_index_leaves_no_row(

@@ -185,13 +185,19 @@ class PostgresSessionStore:
         reach("before_commit")
         committed = self._database.transact(lambda connection: chunks.commit(connection, request))
         reach("after_commit")
-        if committed.written >= LARGE_COMMIT_CHUNKS:
-            self.tidy(committed.index_id)
-        if committed.written and committed.result.chunks >= self._nearest_from_rows:
-            self._build_nearest(committed.index_id)
-        if committed.written and committed.result.chunks > term_blocks.LEAST_ROWS:
-            self.build_term_blocks(committed.index_id)
+        self._make_fast(committed)
         return committed.result
+
+    def _make_fast(self, committed: chunks.Committed) -> None:
+        """Also after a replay: whoever committed what is replayed may have ended before this."""
+        held = committed.result.chunks
+        written = held if committed.result.replayed else committed.written
+        if written >= LARGE_COMMIT_CHUNKS:
+            self.tidy(committed.index_id)
+        if written and held >= self._nearest_from_rows:
+            self._build_nearest(committed.index_id)
+        if written and held > term_blocks.LEAST_ROWS:
+            self.build_term_blocks(committed.index_id)
 
     def begin_index(self, new: NewIndex) -> int:
         reach("before_begin")
