@@ -10,7 +10,7 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from strata import __version__
-from strata.bootstrap import questions
+from strata.bootstrap import environment, questions
 from strata.contracts.asking import AnswerView, Ask
 from strata.contracts.files import FilePageView
 from strata.contracts.frames import sse_frame
@@ -62,7 +62,7 @@ async def query(session_id: str, body: Ask, request: Request, identity: Caller) 
 async def retrieve(session_id: str, body: Search, request: Request, identity: Caller) -> RetrievedView:
     question = body.to_question(session_id, identity)
     found = await within_deadline(lambda: questions.retriever().retrieve(question), request.scope)
-    return RetrievedView.of(session_id, found)
+    return RetrievedView.of(session_id, found, environment.clock().now())
 
 
 @app.get("/api/rag/sessions/{session_id}/files", responses=error_responses(404))
@@ -73,7 +73,10 @@ async def files(
     after: Annotated[str, Query(max_length=MAX_PATH_CHARACTERS)] = "",
     limit: Annotated[int, Query(ge=1, le=100)] = 100,
 ) -> FilePageView:
-    """The files that the caller may read, whole, a page at a time in the order of their paths."""
+    """The files that the caller may read, whole, a page at a time in the order of their paths.
+
+    A file without a word, as an empty `__init__.py`, is left out: nothing of it can be found.
+    """
     if not is_session_id(session_id):
         raise SessionNotFound
     page = await within_deadline(

@@ -24,7 +24,7 @@ from strata.errors import JobNotFound, SessionNotFound
 from strata.jobs.events import TERMINAL, EventFeed, sse_text
 from strata.jobs.reading import JobReader
 from strata.model.access import Identity
-from strata.model.asking import Expansion, Filter, Question
+from strata.model.asking import Expansion, Filter, Question, Retrieved
 from strata.model.corpus import Layer, Link, LinkKind, ReportedFile
 from strata.model.jobs import Job, JobEvent, JobKind, JobReport, JobStatus
 from strata.providers.extractive.generator import ExtractiveGenerator
@@ -183,17 +183,19 @@ class World:
     def entry_points(self, question: Question) -> Iterator[tuple[str, Callable[[], object]]]:
         """Every way to read, and what it gives, as something to look through."""
         name, caller = question.session_id, question.identity
+
+        def shown(found: Retrieved) -> object:
+            return RetrievedView.of(name, found, datetime.now(UTC)).model_dump(mode="json")
+
         every_path = [file.path for files in self.files.values() for file in files.values()]
         every_chunk = [row.chunk_id for rows in self.rows.twin.chunks.values() for row in rows]
         request = self.rows.request(name, question.text, identity=caller, filter=question.filter, limit=question.limit)
         request = replace(request, embedding=EMBEDDER.embed_query(question.text), embedding_model=EMBEDDER.model_id)
         search = self.rows.search.search
-        yield "retrieve", lambda: RetrievedView.of(name, self.retriever.retrieve(question)).model_dump(mode="json")
+        yield "retrieve", lambda: shown(self.retriever.retrieve(question))
         yield (
             "explain",
-            lambda: RetrievedView.of(name, self.retriever.retrieve(replace(question, explain=True))).model_dump(
-                mode="json"
-            ),
+            lambda: shown(self.retriever.retrieve(replace(question, explain=True))),
         )
         every_secret = " ".join(word for words in self.words.values() for word in words)
         loose_tongued = Retriever(
@@ -205,9 +207,7 @@ class World:
         )
         yield (
             "expanded and reranked",
-            lambda: RetrievedView.of(name, loose_tongued.retrieve(replace(question, explain=True))).model_dump(
-                mode="json"
-            ),
+            lambda: shown(loose_tongued.retrieve(replace(question, explain=True))),
         )
         yield "dense", lambda: asdict(search(replace(request, terms=())))
         yield "lexical", lambda: asdict(search(replace(request, embedding=None, embedding_model=None)))

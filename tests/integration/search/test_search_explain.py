@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_every_row_of_every_mode_adds_up(
     found = retriever.retrieve(replace(plain, explain=True))
     assert [replace(row, explanation=None) for row in found.candidates] == list(retriever.retrieve(plain).candidates)
     assert len(found.candidates) > 3
-    for row in RetrievedView.of("one", found).model_dump(mode="json")["rows"]:
+    for row in RetrievedView.of("one", found, datetime.now(UTC)).model_dump(mode="json")["rows"]:
         explained = row["explain"]
         assert sum(part["part"] for part in explained["parts"]) == pytest.approx(row["score"], abs=1e-9)
         for part in explained["parts"]:

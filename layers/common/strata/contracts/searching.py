@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +17,7 @@ from strata.model.corpus import Layer, Span
 from strata.retrieval.analyser import analyse
 from strata.retrieval.filters import checked_filter
 from strata.retrieval.retrieve import checked_text
+from strata.retrieval.staleness import with_staleness
 
 MAX_LIMIT = 50
 MAX_PATTERNS = 50
@@ -118,6 +120,7 @@ class RowView(View):
     """A ranked chunk with every ranking field; `explain` where it was asked for.
 
     `content` and the span also hold the neighbours that it took in; `also` names those, and rows that show the same.
+    In `metadata`, `staleness_score` is how old the file is today: 0 for a new one, one half after a year, below 1.
     """
 
     path: str
@@ -143,13 +146,13 @@ class RowView(View):
     explain: ExplanationView | None
 
     @classmethod
-    def of(cls, candidate: Candidate) -> RowView:
+    def of(cls, candidate: Candidate, now: datetime) -> RowView:
         return cls(
             path=candidate.path,
             layer=candidate.layer,
             title=candidate.title,
             content=candidate.content,
-            metadata=dict(candidate.metadata),
+            metadata=with_staleness(candidate.metadata, now),
             span_start=candidate.span.start,
             span_end=candidate.span.end,
             score=candidate.score,
@@ -179,13 +182,13 @@ class RetrievedView(View):
     rows: list[RowView]
 
     @classmethod
-    def of(cls, session_id: str, retrieved: Retrieved) -> RetrievedView:
+    def of(cls, session_id: str, retrieved: Retrieved, now: datetime) -> RetrievedView:
         return cls(
             session_id=session_id,
             generation=retrieved.generation,
             embedding_model=retrieved.embedding_model,
             notes=list(retrieved.notes),
-            rows=[RowView.of(candidate) for candidate in retrieved.candidates],
+            rows=[RowView.of(candidate, now) for candidate in retrieved.candidates],
         )
 
 
