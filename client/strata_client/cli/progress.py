@@ -10,7 +10,7 @@ from strata_client.cli.screen import Screen, bytes_text, one_line, plural
 from strata_client.events import JobEvent
 from strata_client.indexing import IndexedFolder
 from strata_client.packing import Snapshot
-from strata_client.wire import ModelUsage, ParserNote, PathReason
+from strata_client.wire import JobView, ModelUsage, ParserNote, PathReason
 
 SHOWN_REASONS = 8
 EXAMPLES = 3
@@ -95,7 +95,7 @@ def show_outcome(screen: Screen, indexed: IndexedFolder) -> None:
     _show_reasons(screen, "Left here", indexed.skipped_here, len(indexed.skipped_here), warn=False)
     _show_reasons(screen, "Skipped", job["skipped"], counters["skipped_files"], warn=False)
     _show_reasons(screen, "Failed", job["failed"], counters["failed_files"], warn=True)
-    _show_notes(screen, job["notes"], job["note_count"])
+    _show_notes(screen, job)
 
 
 def place_of(note: ParserNote) -> str:
@@ -103,11 +103,12 @@ def place_of(note: ParserNote) -> str:
     return path if note["line"] is None else f"{path}:{note['line']}"
 
 
-def _show_notes(screen: Screen, notes: list[ParserNote], count: int) -> None:
-    for note in notes[:SHOWN_REASONS]:
+def _show_notes(screen: Screen, job: JobView) -> None:
+    shown = job["notes"][:SHOWN_REASONS]
+    for note in shown:
         screen.warn(f"  Note: {place_of(note)}: {note['reason']}")
-    if (rest := count - len(notes[:SHOWN_REASONS])) > 0:
-        screen.warn(f"  Note: {rest:,} more; `strata jobs ID` lists them.")
+    if (rest := job["note_count"] - len(shown)) > 0:
+        screen.warn(f"  Note: {rest:,} more; `strata jobs {job['job_id']}` lists them.")
 
 
 def usage_text(usage: ModelUsage) -> str:

@@ -22,7 +22,7 @@ from strata.indexing.ignoring import IgnoreFile
 from strata.indexing.reading import looks_binary
 from strata.model.corpus import FileEntry
 
-_SPEAKING_NAMES = ("__init__.py", "__init__.pyi")
+SPEAKING_NAMES = ("__init__.py", "__init__.pyi")
 """Of files that say something also when they are empty."""
 IGNORE_FILES = (".gitignore", ".strataignore")
 MAX_IGNORE_FILE_BYTES = 256 * 1024
@@ -90,7 +90,7 @@ def unfit(path: str, content: bytes, *, max_file_bytes: int) -> str | None:
     """Why a file's content is not to be indexed, or None."""
     if len(content) > max_file_bytes:
         return f"It is larger than {max_file_bytes:,} bytes."
-    if not content.strip() and path.rpartition("/")[2] not in _SPEAKING_NAMES:
+    if not content.strip() and path.rpartition("/")[2] not in SPEAKING_NAMES:
         return "It is empty."
     if looks_binary(content):
         return "It is a binary file."

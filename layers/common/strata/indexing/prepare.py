@@ -24,6 +24,7 @@ from strata.indexing.docs.markdown import parse_markdown
 from strata.indexing.docs.restructured import parse_restructured
 from strata.indexing.docs.windows import parse_text
 from strata.indexing.parsed import ParsedSource, Parser
+from strata.indexing.plan import SPEAKING_NAMES
 from strata.indexing.reading import NOTEBOOK_SUFFIX, read_text, source_lines
 from strata.indexing.side_by_side import SideBySide
 from strata.model.chat import ModelUsage
@@ -59,6 +60,8 @@ MOST_LINKS = 20_000
 """Of one file: more are a generated one's."""
 MAX_NAME_CHARACTERS = 500
 """Of a link: names are parts of an index, whose entry ends at 2,704 bytes."""
+NO_TEXT = Note(reason="It holds no text: nothing of it can be found.")
+"""A notebook without a word, say; a file of no bytes but blanks is not even taken."""
 _LENGTH_TOLERANCE = 1e-3
 _MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 _RESTRUCTURED_SUFFIXES = (".rst", ".rest")
@@ -97,9 +100,11 @@ def _parsed(source: SourceFile) -> tuple[str, ParsedSource]:
     """The file's text and what its parser makes of it. Raises `FileUnreadable`."""
     text = read_text(source.path, source.content)
     parsed = parser_for(source.path)(source.path, text)
+    name = source.path.rpartition("/")[2]
     itself = Link(kind=LinkKind.DEFINES, symbol="", target=source.path, line=1, is_path=True)
     fitting = (link for link in parsed.links if max(len(link.target), len(link.symbol)) <= MAX_NAME_CHARACTERS)
-    return text, replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)))
+    notes = parsed.notes if parsed.documents or name in SPEAKING_NAMES else (*parsed.notes, NO_TEXT)
+    return text, replace(parsed, links=(itself, *islice(dict.fromkeys(fitting), MOST_LINKS)), notes=notes)
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:

@@ -183,8 +183,17 @@ def test_what_counts_as_frontmatter(content: str, line_count: int) -> None:
     assert uncovered_lines("doc.md", content, file.chunks) == list(range(1, line_count + 1)) or line_count == 0
 
 
-def test_a_date_that_is_none_is_named_as_unreadable() -> None:
-    assert read_frontmatter(["---", "a: 2026-99-99", "---"]).fault
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        pytest.param("2026-99-99", "no sound YAML", id="a date that is none"),
+        pytest.param("9" * 5_000, "no sound YAML", id="a number of too many digits"),
+        pytest.param("[" * 3_000 + "]" * 3_000, "it is nested too deeply", id="nested without end"),
+    ],
+)
+def test_what_yaml_cannot_hold_is_unreadable_in_a_sentence_for_authors(value: str, reason: str) -> None:
+    fault = read_frontmatter(["---", f"a: {value}", "---"]).fault
+    assert (fault and fault.reason) == reason
 
 
 # --- the catalogue -------------------------------------------------------------------------------------------------

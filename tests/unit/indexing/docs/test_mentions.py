@@ -30,12 +30,13 @@ def test_code_marks_and_links_are_taken_where_they_stand() -> None:
 
 
 def test_related_files_and_symbols_of_the_frontmatter_are_links() -> None:
-    found = links("---\nrelated_code: [src/app.py, shop.Order, run]\nrelated_docs: ./setup.md\n---\n# A\n\nx\n")
+    code = "title: How to run src/app.py\nrelated_code:\n  - src/app.py\n  - shop.Order\n  - run\n"
+    found = links(f"---\n{code}related_docs: ./setup.md\n---\n# A\n\nx\n")
     assert found == [
-        ("documents", "/docs/setup.md", 1),
-        ("documents", "src/app.py", 1),
-        ("documents", "shop.Order", 1),
-        ("documents", "run", 1),
+        ("documents", "/docs/setup.md", 7),
+        ("documents", "src/app.py", 4),
+        ("documents", "shop.Order", 5),
+        ("documents", "run", 6),
     ]
 
 

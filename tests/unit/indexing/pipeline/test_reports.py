@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 from strata.indexing.commit import MAX_REPORTED_FILES
@@ -34,6 +35,23 @@ def test_every_job_reports_the_notes_of_its_files_wherever_they_come_from(projec
     one = project.change({"op": "upsert", "path": "b.py", "content": "def g(:\n"}, {"op": "delete", "path": "a.md"})
     assert noted(one) == [("b.py", 1)]
     assert noted(project.change({"op": "upsert", "path": "b.py", "content": "x = 1\n"})) == []
+
+
+def test_a_file_that_turns_out_to_hold_no_text_is_noted(project: Project) -> None:
+    """Its bytes are not blank; what is read from them is."""
+    pictures = {"cell_type": "code", "source": "", "outputs": [{"data": {"image/png": "iVBOR" * 100}}]}
+    report = project.snapshot({
+        "pictures.ipynb": json.dumps({"cells": [pictures]}),
+        "no_cells.ipynb": json.dumps({"cells": []}),
+        "mark.md": "\ufeff\n",
+        "pkg/__init__.py": "",
+        "sound.md": "# Sound\n",
+    })  # fmt: skip
+    assert [(note.path, note.reason) for note in report.notes] == [
+        (path, "It holds no text: nothing of it can be found.")
+        for path in ("mark.md", "no_cells.ipynb", "pictures.ipynb")
+    ]
+    assert report.counters.indexed_files == 5
 
 
 def test_notes_are_bounded_and_their_number_is_told(project: Project) -> None:

@@ -101,6 +101,7 @@ def test_index_and_jobs_show_what_parsers_say_with_its_place(run: Run, api: Fake
     for note in ("a.py:7: Python can't parse it", "b.md: It is too large", "10 more"):
         assert note in indexed
         assert note in shown
+    assert "`strata jobs job-1` lists them" in indexed
     assert json.loads(run("jobs", "job-1", "--json", "--api", api.url).out)["notes"] == NOTES
 
 

@@ -90,8 +90,10 @@ def _loaded(text: str) -> tuple[object, Note | None]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 2
         return None, Note(reason=error.problem or _NO_YAML, line=line)
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError, AttributeError) as error:
-        return None, Note(reason=str(error).splitlines()[0][:100] if str(error) else _NO_YAML, line=2)
+    except RecursionError:
+        return None, Note(reason="it is nested too deeply", line=2)
+    except (yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError):
+        return None, Note(reason=_NO_YAML, line=2)  # a date of month 13, a number of 5,000 digits
 
 
 def _typed(values: Mapping[object, object]) -> dict[str, Any]:

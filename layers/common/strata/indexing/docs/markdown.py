@@ -97,7 +97,7 @@ def parse_markdown(path: str, text: str) -> ParsedSource:
     if not any(line.strip() for line in lines):
         return ParsedSource(documents=())
     links = (
-        *related_links(path, _related(frontmatter), line=1),
+        *related_links(path, _related(lines, frontmatter)),
         *mention_links(path, _marked_up(tokens, said)),
     )
     return ParsedSource(documents=tuple(documents), links=links, notes=notes)
@@ -112,9 +112,15 @@ def _marked_up(tokens: Sequence[Token], said: Sequence[Statement]) -> list[tuple
     return sorted(texts, key=lambda text: text[1])
 
 
-def _related(frontmatter: Frontmatter) -> Iterator[str]:
-    for name in ("related_docs", "related_code"):
-        yield from frontmatter.fields.get(name, ())
+def _related(lines: Sequence[str], frontmatter: Frontmatter) -> dict[str, int]:
+    """What the frontmatter says the document is about, with the line that names it."""
+    block = list(enumerate(lines[: frontmatter.line_count], start=1))
+    related: dict[str, int] = {}
+    for key in ("related_docs", "related_code"):
+        field = next((place for place, (_, line) in enumerate(block) if line.startswith(key)), 0)
+        for name in frontmatter.fields.get(key, ()):
+            related.setdefault(name, next((number for number, line in block[field:] if name in line), 1))
+    return related
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote
 
 from strata.model.corpus import Link, LinkKind
@@ -51,9 +51,9 @@ def mention_links(path: str, texts: Iterable[tuple[str, int]]) -> Iterator[Link]
                 return
 
 
-def related_links(path: str, names: Iterable[str], line: int) -> Iterator[Link]:
-    """What the frontmatter's `related_docs` and `related_code` name: the author says that the document is about it."""
-    for name in dict.fromkeys(names):
+def related_links(path: str, names: Mapping[str, int]) -> Iterator[Link]:
+    """What the frontmatter's `related_docs` and `related_code` name, by line: the author says what it is about."""
+    for name, line in names.items():
         if found := mentioned(path, name, is_certain=True):
             target, is_path = found
             yield Link(kind=LinkKind.DOCUMENTS, symbol="", target=target, line=line, is_path=is_path)

@@ -15,6 +15,7 @@ from strata.indexing.uploads.entries import UploadEntry, about_entry, about_file
 from strata.indexing.uploads.metering import MAX_HEADER_BYTES, READ_BYTES, Caps, Meter
 
 _DIRECTORY_BYTES_PER_ENTRY = 256
+_ENCRYPTED = 0x1
 
 
 class _BoundedReads:
@@ -45,7 +46,7 @@ _ZIP_FAULTS = (
     EOFError,
     IndexError,
     NotImplementedError,
-    RuntimeError,  # an encrypted entry
+    RuntimeError,
     ValueError,
     OverflowError,
     UnicodeError,
@@ -71,6 +72,9 @@ def zip_entries(file: BinaryIO, meter: Meter) -> Iterator[UploadEntry]:
                 if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     packed = "is compressed in a way that is not accepted (stored and deflated are)."
                     raise CorruptArchive(f"A file {packed}", about=about_file(name, f"{path!r} {packed}"))
+                if info.flag_bits & _ENCRYPTED:
+                    locked = "is encrypted; pack it without a password."
+                    raise CorruptArchive(f"A file {locked}", about=about_file(name, f"{path!r} {locked}"))
                 content, size = None, info.file_size
                 if skip_reason is None:
                     content, size = _zip_content(archive, info, meter)
