@@ -217,10 +217,12 @@ class BundledPostgres:
             raise OSError(f"{program} failed: {result.stderr.strip() or result.stdout.strip()}")
 
     def _command(self, program: str, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a program of the wheel's to its end; in a session of its own, without which it asks the terminal."""
         command = [str(self._binaries / program), *arguments]
         return subprocess.run(
             tethered(command, death_signal=signal.SIGKILL, user=self._user),
             input=typed,
+            start_new_session=True,
             capture_output=True,
             text=True,
             env=_environment(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +36,32 @@ def urls(folder: Path) -> Iterator[DatabaseUrls]:
     server = server_in(folder)
     yield server.start()
     server.stop()
+
+
+_ON_A_TERMINAL = """
+import os, pty, sys
+status = pty.spawn([sys.executable, "-c", sys.argv[1], sys.argv[2]])
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+_START = """
+import sys
+from pathlib import Path
+from strata_local.postgres import BundledPostgres
+folder = Path(sys.argv[1])
+server = BundledPostgres(folder / "postgres", log_path=folder / "log", passwords_file=folder / "passwords.json")
+server.start()
+server.stop()
+print("started", flush=True)
+"""
+
+
+def test_its_first_start_on_a_terminal_asks_nothing() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        said = subprocess.run(
+            [sys.executable, "-c", _ON_A_TERMINAL, _START, name],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False, start_new_session=True,
+        )  # fmt: skip
+    assert (said.returncode, said.stdout.split()) == (0, ["started"]), said.stdout + said.stderr
 
 
 def test_it_has_pgvector_and_folds_every_alphabet(urls: DatabaseUrls) -> None:
