@@ -2,20 +2,24 @@
 
 On disk a set is a folder with `corpus.jsonl` (`path`, `title`, `text`), `queries.jsonl` (`id`, `text`) and `qrels.tsv`
 (a header line that names at least `query_id`, `path` and `relevance`); further fields and columns are left alone. A
-byte-order mark, CRLF and empty lines do no harm. Relevance is a whole number: above 0 is relevant, and grades above 1
-count no more than 1.
+byte-order mark, CRLF, empty lines and halves of characters (which a text that was cut may hold as a JSON escape) do no
+harm. Relevance is a number: above 0 is relevant, and grades above 1 count no more than 1.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from strata.errors import ConfigurationError
+
+_HALVES = re.compile("[\ud800-\udfff]")
+_HALF_ESCAPED = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +37,11 @@ class JudgedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedSet:
-    """`relevant` maps a query's id to the paths that answer it; each query has at least one that is in the corpus.
+    """`relevant` maps a query's id to the paths that answer it, one at least.
 
-    A relevant path that is not in the corpus can't be found and counts all the same. `unjudged` is the number of
-    queries that were left out because nothing is relevant to them. `given`: the set's own chunks stand for its files.
+    A relevant path that is not in the corpus can't be found and counts all the same; `unanswerable` is the number of
+    queries that have only such paths. `unjudged` is the number of queries that were left out because nothing is
+    relevant to them. `given`: the set's own chunks stand for its files.
     """
 
     name: str
@@ -44,17 +49,17 @@ class JudgedSet:
     queries: tuple[JudgedQuery, ...]
     relevant: Mapping[str, frozenset[str]]
     unjudged: int = 0
+    unanswerable: int = 0
     given: bool = False
 
 
 def read_set(folder: Path) -> JudgedSet:
     """Read a set; raises `ConfigurationError` that names the file and line which are wrong.
 
-    A query with `keep` false is left out: someone has looked at it. So is one to which nothing is relevant. One whose
-    relevant documents are all missing from the corpus is a fault: no system could answer it.
+    A query with `keep` false is left out: someone has looked at it. So is one to which nothing is relevant.
     """
     documents = tuple(
-        JudgedDocument(path=_text(row, "path", at), title=str(row.get("title", "")), text=_text(row, "text", at))
+        JudgedDocument(path=_path(row, at), title=title_of(row), text=_text(row, "text", at))
         for row, at in json_lines(folder / "corpus.jsonl")
     )
     queries = tuple(
@@ -82,13 +87,13 @@ def judged_set(
     paths = {document.path for document in documents}
     if len(paths) != len(documents):
         raise ConfigurationError(f"{name}: two documents have the same path.")
-    for query in queries:
-        if judgements.get(query.query_id, set()).isdisjoint(paths):
-            raise ConfigurationError(f"{name}: query {query.query_id!r} has no relevant document in the corpus.")
+    unanswerable = [query.query_id for query in queries if judgements.get(query.query_id, set()).isdisjoint(paths)]
+    if queries and len(unanswerable) == len(queries):
+        raise ConfigurationError(f"{name}: no query, {unanswerable[0]!r} say, has a relevant document in the corpus.")
     relevant = {query.query_id: frozenset(judgements[query.query_id]) for query in queries}
     if len(relevant) != len(queries) or not queries:
         raise ConfigurationError(f"{name}: there are no queries, or two have the same id.")
-    return JudgedSet(name=name, documents=documents, queries=queries, relevant=relevant)
+    return JudgedSet(name=name, documents=documents, queries=queries, relevant=relevant, unanswerable=len(unanswerable))
 
 
 def json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
@@ -101,6 +106,8 @@ def json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
                 at = f"{path.parent.name}/{path.name}:{number}"
                 try:
                     row = json.loads(line)
+                    if _HALF_ESCAPED.search(line):
+                        row = _whole(row)
                 except ValueError as error:
                     raise ConfigurationError(f"{at}: no JSON ({error}).") from error
                 if not isinstance(row, dict):
@@ -112,18 +119,39 @@ def json_lines(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
         raise ConfigurationError(f"{path} is not UTF-8: {error}.") from error
 
 
+def _whole(value: Any) -> Any:
+    """The value with halves of characters replaced, wherever they stand in it."""
+    if isinstance(value, str):
+        return _HALVES.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return {_whole(key): _whole(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
 def read_judgements(path: Path) -> list[dict[str, str]]:
     """The rows whose relevance is above 0, by column; raises `ConfigurationError`."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            return [row for row in rows if row["query_id"] and row["path"] and int(row["relevance"]) > 0]
+            return [row for row in rows if row["query_id"] and row["path"] and float(row["relevance"]) > 0]
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8: {error}.") from error
     except (KeyError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{path} does not hold query_id, path and a whole number as relevance.") from error
+        raise ConfigurationError(f"{path} does not hold query_id, path and a number as relevance.") from error
+
+
+def title_of(row: Mapping[str, Any]) -> str:
+    """A document's title; nothing where there is none."""
+    return "" if row.get("title") is None else str(row["title"])
+
+
+def _path(row: Mapping[str, Any], at: str) -> str:
+    path = _text(row, "path", at)
+    if not path or "\0" in path:
+        raise ConfigurationError(f"{at}: {path[:120]!r} can't be the path of a document.")
+    return path
 
 
 def _text(row: Mapping[str, Any], name: str, at: str) -> str:

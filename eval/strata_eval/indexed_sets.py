@@ -152,7 +152,7 @@ def postgres() -> Iterator[tuple[SessionStore, BlobCache, ChunkSearch]]:
 
 
 def _source(path: str, text: str) -> SourceFile:
-    content = text.encode("utf-8", "surrogatepass")
+    content = text.encode()
     return SourceFile(
         entry=FileEntry(path=path, blob_sha=blob_sha_of(content), size_bytes=len(content)), content=content
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from strata.errors import ConfigurationError
 from strata.model.asking import Candidate
 from strata.model.corpus import Chunk, Layer, Span
-from strata_eval.dataset import json_lines, read_judgements
+from strata_eval.dataset import json_lines, read_judgements, title_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,27 +32,32 @@ class Golden:
 
 
 def read_golden(folder: Path) -> dict[str, tuple[Golden, ...]]:
-    """The golden pieces of each query; empty for a set that judges files only. Raises `ConfigurationError`."""
+    """The golden pieces of each query; none of one that is judged by file only. Raises `ConfigurationError`."""
     path = folder / "qrels.tsv"
     rows = read_judgements(path)
     golden: dict[str, list[Golden]] = {}
     try:
         if rows and "chunk_index" in rows[0]:
             spans = _spans_of_given_chunks(folder)
-            for row in rows:
+            for row in _with(rows, "chunk_index"):
                 number = int(row["chunk_index"])
                 piece = Golden(path=row["path"], span=spans[row["path"], number], chunk=number)
                 golden.setdefault(row["query_id"], []).append(piece)
         elif rows and "start_line" in rows[0]:
-            for row in rows:
+            for row in _with(rows, "start_line", "end_line"):
                 span = Span(start=int(row["start_line"]), end=int(row["end_line"]))
                 golden.setdefault(row["query_id"], []).append(Golden(path=row["path"], span=span))
     except (KeyError, ValueError, TypeError) as error:
         raise ConfigurationError(
             f"{path}: chunk_index must be the number of a chunk in corpus.jsonl, start_line and end_line those of "
-            f"lines, in every relevant row ({error!r})."
+            f"lines, or empty ({error!r})."
         ) from error
     return {query: tuple(dict.fromkeys(pieces)) for query, pieces in golden.items()}
+
+
+def _with(rows: Sequence[Mapping[str, str]], *columns: str) -> Iterator[Mapping[str, str]]:
+    """The rows that name a piece; one whose columns are all empty judges the file."""
+    return (row for row in rows if any((row[column] or "").strip() for column in columns))
 
 
 def read_given_chunks(folder: Path) -> dict[str, list[Chunk]]:
@@ -77,9 +83,18 @@ def read_given_chunks(folder: Path) -> dict[str, list[Chunk]]:
 
 def _files(folder: Path) -> list[tuple[str, str, str, list[str]]]:
     return [
-        (row["path"], row.get("title", ""), row["text"], row.get("chunks", []))
-        for row, _ in json_lines(folder / "corpus.jsonl")
+        (row["path"], title_of(row), row["text"], _chunks(row, at)) for row, at in json_lines(folder / "corpus.jsonl")
     ]
+
+
+def _chunks(row: Mapping[str, Any], at: str) -> list[str]:
+    """The document's own chunks; its whole text where it brings none, so that it can be found all the same."""
+    chunks = row.get("chunks")
+    if chunks is None:
+        return [row["text"]]
+    if not isinstance(chunks, list) or not all(isinstance(chunk, str) for chunk in chunks):
+        raise ConfigurationError(f"{at}: 'chunks' is not a list of texts.")
+    return chunks
 
 
 def _spans_of_given_chunks(folder: Path) -> Mapping[tuple[str, int], Span]:

@@ -103,6 +103,7 @@ def run_set(
         "embedder": embedder.model_id,
         "queries": len(judged.queries),
         "unjudged": judged.unjudged,
+        "unanswerable": judged.unanswerable,
         "files": len(judged.documents),
         "failed": dict(indexed.failed),
         "chunks": indexed.chunks,

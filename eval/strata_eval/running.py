@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -182,4 +181,4 @@ def _figures(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _has_chunks(folder: Path) -> bool:
-    return any("chunks" in row for row, _ in islice(json_lines(folder / "corpus.jsonl"), 1))
+    return any(row.get("chunks") for row, _ in json_lines(folder / "corpus.jsonl"))

@@ -187,5 +187,5 @@ def _figures(course: Course, weights: Mapping[str, float], languages: frozenset[
 
 
 def _source(path: str, text: str) -> SourceFile:
-    content = text.encode("utf-8", "surrogatepass")
+    content = text.encode()
     return SourceFile(entry=FileEntry(path=path, blob_sha=blob_sha_of(content)), content=content)

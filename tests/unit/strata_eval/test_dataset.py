@@ -8,6 +8,7 @@ import pytest
 
 from strata.errors import ConfigurationError
 from strata_eval.dataset import read_set
+from strata_eval.judgements import read_given_chunks
 
 CORPUS = '{"path": "a.md", "title": "A", "text": "alpha", "lang": "en"}\n{"path": "b.md", "text": "beta"}\n'
 QUERIES = '{"id": "q1", "text": "which is first?"}\n'
@@ -40,15 +41,17 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
         pytest.param({"corpus": "[1]\n"}, r"corpus.jsonl:1: not an object", id="no object"),
         pytest.param({"corpus": '{"path": "a.md"}\n'}, r"corpus.jsonl:1: no text under 'text'", id="no text"),
         pytest.param({"corpus": CORPUS + CORPUS}, "same path", id="a path twice"),
+        pytest.param({"corpus": '{"path": "", "text": "x"}\n'}, r"corpus.jsonl:1: '' can't be", id="an empty path"),
+        pytest.param({"corpus": '{"path": "a\\u0000", "text": "x"}\n'}, "can't be the path", id="NUL in a path"),
         pytest.param({"queries": QUERIES + QUERIES}, "the same id", id="a query twice"),
         pytest.param({"queries": ""}, "no queries", id="no queries"),
         pytest.param({"qrels": "query_id\tpath\trelevance\n"}, "judges none of the 1 queries", id="no judgement"),
-        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\n"}, "whole number", id="a row cut short"),
+        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\n"}, "a number as relevance", id="a row cut short"),
         pytest.param(
-            {"qrels": "query_id\tpath\trelevance\nq1\tz.md\t1\n"}, "'q1' has no relevant", id="judged elsewhere"
+            {"qrels": "query_id\tpath\trelevance\nq1\tz.md\t1\n"}, "'q1' say, has a relevant", id="judged elsewhere"
         ),
         pytest.param({"qrels": "query\tpath\trelevance\nq1\ta.md\t1\n"}, "does not hold query_id", id="a column"),
-        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\tyes\n"}, "whole number", id="no number"),
+        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\tyes\n"}, "a number as relevance", id="no number"),
     ],
 )
 def test_a_fault_is_named(tmp_path: Path, parts: dict[str, str], message: str) -> None:
@@ -88,6 +91,36 @@ def test_a_query_to_which_nothing_is_relevant_is_left_out_and_counted(tmp_path: 
     queries = QUERIES + '{"id": "q2", "text": "judged as wrong"}\n{"id": "q3", "text": "never judged"}\n'
     judged = read_set(write_set(tmp_path, queries=queries, qrels=f"{QRELS}q2\ta.md\t0\n"))
     assert ([query.query_id for query in judged.queries], judged.unjudged) == (["q1"], 2)
+
+
+def test_a_query_whose_documents_are_all_missing_is_counted_and_asked(tmp_path: Path) -> None:
+    queries = QUERIES + '{"id": "q2", "text": "answered elsewhere"}\n'
+    judged = read_set(write_set(tmp_path, queries=queries, qrels=f"{QRELS}q2\tz.md\t1\n"))
+    assert ([query.query_id for query in judged.queries], judged.unanswerable) == (["q1", "q2"], 1)
+
+
+@pytest.mark.parametrize(
+    ("relevance", "relevant"), [("1.0", True), ("2", True), ("0.5", True), ("0.0", False), ("-1", False)]
+)
+def test_relevance_is_any_number_and_above_0_is_relevant(tmp_path: Path, relevance: str, relevant: bool) -> None:
+    judged = read_set(write_set(tmp_path, qrels=f"{QRELS}q1\tb.md\t{relevance}\n"))
+    assert ("b.md" in judged.relevant["q1"]) == relevant
+
+
+@pytest.mark.parametrize("title", ["", ', "title": null', ', "title": ""'])
+def test_a_document_needs_no_title(tmp_path: Path, title: str) -> None:
+    judged = read_set(write_set(tmp_path, corpus=f'{{"path": "a.md"{title}, "text": "alpha"}}\n'))
+    assert judged.documents[0].title == ""
+
+
+def test_halves_of_characters_are_replaced_and_whole_ones_stay(tmp_path: Path) -> None:
+    escaped = r"cut \ud83d, whole \ud83d\ude00, \\ud800 of code"
+    corpus = f'{{"path": "a.md", "text": "{escaped}", "chunks": ["{escaped}"]}}\n'
+    queries = f'{{"id": "q1", "text": "{escaped}"}}\n'
+    judged = read_set(write_set(tmp_path, corpus=corpus, queries=queries))
+    expected = "cut \ufffd, whole \U0001f600, \\ud800 of code"
+    assert judged.documents[0].text == judged.queries[0].text == expected
+    assert [chunk.content for chunk in read_given_chunks(tmp_path)["a.md"]] == [expected]
 
 
 def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:

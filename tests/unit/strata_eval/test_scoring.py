@@ -91,8 +91,8 @@ def test_golden_pieces_are_read_with_their_lines(tmp_path: Path) -> None:
     ("head", "values"),
     [
         pytest.param("chunk_index", "2", id="no such chunk"),
-        pytest.param("chunk_index", "", id="no number of a chunk"),
-        pytest.param("start_line\tend_line", "\t", id="no lines"),
+        pytest.param("chunk_index", "first", id="no number of a chunk"),
+        pytest.param("start_line\tend_line", "3\t", id="half of the lines"),
         pytest.param("start_line\tend_line", "3\t2", id="lines that end before they begin"),
         pytest.param("start_line", "3", id="no last line"),
     ],
@@ -101,3 +101,28 @@ def test_a_golden_piece_that_can_not_be_is_named(tmp_path: Path, head: str, valu
     folder = write(tmp_path, CHUNKED, f"query_id\tpath\trelevance\t{head}\nq\ta\t1\t{values}\n")
     with pytest.raises(ConfigurationError, match=r"qrels\.tsv: chunk_index must be"):
         read_golden(folder)
+
+
+@pytest.mark.parametrize("columns", ["chunk_index", "symbol\tstart_line\tend_line"])
+def test_a_row_that_names_no_piece_judges_its_file(tmp_path: Path, columns: str) -> None:
+    blank = "\t" * columns.count("\t")
+    piece = blank.replace("\t", "\t1") or "1"
+    qrels = f"query_id\tpath\trelevance\t{columns}\r\nfile\ta\t1\t{blank}\r\npiece\ta\t1\t{piece}\r\n"
+    assert list(read_golden(write(tmp_path, CHUNKED, qrels))) == ["piece"]
+
+
+@pytest.mark.parametrize("without", [{}, {"chunks": None}], ids=["no chunks", "null"])
+def test_a_document_without_chunks_of_its_own_is_one_chunk(tmp_path: Path, without: dict[str, None]) -> None:
+    plain = {"path": "b", "title": None, "text": "four\nfive\n", **without}
+    folder = write(tmp_path, CHUNKED, "query_id\tpath\trelevance\tchunk_index\nq\tb\t1\t0\n")
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write(json.dumps(plain) + "\n")
+    (chunk,) = read_given_chunks(folder)["b"]
+    assert (chunk.content, chunk.title, chunk.span) == (plain["text"], "", Span(start=1, end=2))
+    assert read_golden(folder)["q"][0].span == chunk.span
+
+
+def test_chunks_that_are_no_texts_are_named(tmp_path: Path) -> None:
+    folder = write(tmp_path, {**CHUNKED, "chunks": [{"text": "one"}]}, "query_id\tpath\trelevance\nq\ta\t1\n")
+    with pytest.raises(ConfigurationError, match=r"corpus\.jsonl:1: 'chunks' is not a list"):
+        read_given_chunks(folder)
