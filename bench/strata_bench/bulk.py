@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ class Base:
     @classmethod
     def of(cls, chunks: Sequence[EmbeddedChunk], connection: Connection) -> Base:
         """Terms without a number get one."""
-        texts = sorted({term for chunk in chunks for term in chunk.term_counts})
+        counted = [chunk.terms.by_term for chunk in chunks]
+        texts = sorted(set(chain.from_iterable(counted)))
         connection.execute(
             "INSERT INTO rag_terms (term) SELECT unnest(%s::text[]) ON CONFLICT (term) DO NOTHING", [texts]
         )
@@ -65,9 +66,9 @@ class Base:
         return cls(
             chunks=tuple(chunks),
             vectors=_stacked(chunks),
-            terms=np.array([ids[term] for chunk in chunks for term in chunk.term_counts], dtype=np.int64),
-            counts=np.array([count for chunk in chunks for count in chunk.term_counts.values()], dtype=np.float64),
-            chunk_of=np.repeat(np.arange(len(chunks)), [len(chunk.term_counts) for chunk in chunks]),
+            terms=np.array([ids[term] for counts in counted for term in counts], dtype=np.int64),
+            counts=np.array([count for counts in counted for count in counts.values()], dtype=np.float64),
+            chunk_of=np.repeat(np.arange(len(chunks)), list(map(len, counted))),
             layers=layers,
             average_lengths=np.maximum(lengths / np.maximum(held, 1), 1.0),
             files=tuple(len(list(found)) for _, found in groupby(chunks, key=lambda chunk: chunk.chunk.path)),

@@ -14,6 +14,7 @@ from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import embed, parse_file
 from strata.indexing.text_length import text_counter
 from strata.model.corpus import BlobKey, EmbeddedChunk, FileEntry, PreparedBlob, SourceFile, Vector, blob_sha_of
+from strata.model.terms import TermCounts
 from strata.ports.blobs import BlobCache
 from strata.ports.embedding import Embedder
 from strata.ports.sessions import SessionStore
@@ -104,15 +105,15 @@ def perturbed(
 ) -> EmbeddedChunk:
     """A copy under another folder."""
     chance = np.random.default_rng(seed)
-    counts = dict(chunk.term_counts)
-    foreign = list(others[int(chance.integers(len(others)))].term_counts)
+    counts = chunk.terms.by_term
+    foreign = list(others[int(chance.integers(len(others)))].terms.by_term)
     for term in list(counts):
         if foreign and chance.random() < CHANGED_TERMS:
             counts[foreign[int(chance.integers(len(foreign)))]] = counts.pop(term)
     return EmbeddedChunk(
         chunk=replace(chunk.chunk, path=f"copy-{turn:05}/{chunk.chunk.path}"),
         embedding=None if chunk.embedding is None else _noisy(chunk.embedding, chance),
-        term_counts=counts,
+        terms=TermCounts.of(counts),
     )
 
 

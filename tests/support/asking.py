@@ -14,6 +14,7 @@ from strata.errors import StoreUnavailable
 from strata.model.access import Identity, Session
 from strata.model.asking import Candidate, Context, Expansion, Filter, Question, Retrieved, SourcePiece
 from strata.model.corpus import Chunk, EmbeddedChunk, Layer, Span, blob_sha_of
+from strata.model.terms import TermCounts
 from strata.ports.caches import QueryCache
 from strata.ports.generation import Generator
 from strata.providers.extractive.generator import ExtractiveGenerator
@@ -182,7 +183,7 @@ class Project:
                 embedded = EmbeddedChunk(
                     chunk=made,
                     embedding=EMBEDDER.embed_query(made.embedded_text),
-                    term_counts=Counter(analyse(made.embedded_text)),
+                    terms=TermCounts.of(Counter(analyse(made.embedded_text))),
                 )
                 rows.append(
                     IndexedChunk(

@@ -178,7 +178,7 @@ class FakeChunkSearch:
         averages = self.average_lengths.get(session_id, {})
         return scores(
             request.terms,
-            {chunk.chunk_id: chunk.embedded.term_counts for chunk in covered},
+            {chunk.chunk_id: chunk.embedded.terms.by_term for chunk in covered},
             {chunk.chunk_id: averages[chunk.chunk.layer] for chunk in covered},
             request.leading_terms,
         )
@@ -241,7 +241,7 @@ def _exact(
     name_terms = {name.term for name in request.names.names}
     places: dict[int, tuple[Any, ...]] = {}
     for row in allowed if request.terms else ():
-        terms, chunk = row.embedded.term_counts.keys(), row.chunk
+        terms, chunk = row.embedded.terms.by_term.keys(), row.chunk
         if not (name_terms & terms or any(set(phrase.terms) <= terms for phrase in request.names.phrases)):
             continue
         text = " ".join(chunk.content.split()).lower()

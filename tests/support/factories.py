@@ -28,6 +28,7 @@ from strata.model.corpus import (
     text_key_of,
 )
 from strata.model.jobs import Job, JobKind, JobStatus
+from strata.model.terms import TermCounts
 
 TENANT = "acme"
 REPO_ID = "shop"
@@ -155,7 +156,7 @@ def embedded_chunk(
     return EmbeddedChunk(
         chunk=made,
         embedding=embedding,
-        term_counts=words(made.embedded_text) if term_counts is None else term_counts,
+        terms=TermCounts.of(words(made.embedded_text) if term_counts is None else term_counts),
         text_key=text_key_of(made.embedded_text),
     )
 

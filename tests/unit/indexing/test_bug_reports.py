@@ -185,7 +185,7 @@ def test_report_14_two_hundred_thousand_distinct_words(index: Index) -> None:
     content = " ".join(f"id{number:06x}" for number in range(200_000))
     report = index.snapshot({"ids.md": content})
     assert report.counters.indexed_files == 1
-    holding = [row for row in index.sessions.chunks["docs"]["ids.md"] if "id00ffff" in row.term_counts]
+    holding = [row for row in index.sessions.chunks["docs"]["ids.md"] if "id00ffff" in row.terms.by_term]
     assert 1 <= sum(row.chunk.layer is D3 for row in holding) <= 2
 
 
@@ -315,7 +315,7 @@ def test_report_33_code_outside_functions_is_kept(index: Index) -> None:
     index.snapshot({"a.py": content})
     assert uncovered_lines("a.py", content, index.chunks("a.py", C0)) == []
     rows = index.sessions.chunks["docs"]["a.py"]
-    assert any({"timeout_s", "37"} <= set(row.term_counts) for row in rows if row.chunk.layer is C0)
+    assert any({"timeout_s", "37"} <= set(row.terms.by_term) for row in rows if row.chunk.layer is C0)
 
 
 # --- the index's life ----------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_a_preamble_stands_in_front_of_the_header_for_vector_and_words() -> None
         assert each.chunk.embedded_text.startswith(f"{NOTE}\n{each.chunk.path}\n")
         assert each.chunk.metadata["preamble"] == NOTE
         assert NOTE not in each.chunk.content
-        assert each.term_counts["storekeep"] == 1
+        assert each.terms.by_term["storekeep"] == 1
         assert (each.embedding == EMBEDDER.embed_documents([each.chunk.embedded_text])[0]).all()
     assert [blob.usage for blob in cache.blobs.values()] == [
         ModelUsage(calls=1, input_tokens=100, output_tokens=10)

@@ -81,7 +81,7 @@ def test_a_file_is_kept_with_bytes_chunks_vectors_and_terms() -> None:
         assert embedded.embedding is not None
         assert np.linalg.norm(embedded.embedding) == pytest.approx(1.0, abs=1e-5)
         assert embedded.length == len(analyse(embedded.chunk.embedded_text))
-        assert embedded.term_counts["blobstor"] == 1
+        assert embedded.terms.by_term["blobstor"] == 1
 
 
 def test_only_layers_that_a_search_covers_by_itself_are_embedded() -> None:

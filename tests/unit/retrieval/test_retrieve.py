@@ -11,6 +11,7 @@ from strata.errors import InvalidPath, InvalidQuery, InvalidRequest, SessionNotF
 from strata.model.access import Session
 from strata.model.asking import Filter, Question
 from strata.model.corpus import EmbeddedChunk, Layer, Vector, Vectors
+from strata.model.terms import TermCounts
 from strata.retrieval.analyser import analyse
 from strata.retrieval.features import FeatureReranker
 from strata.retrieval.filters import DEFAULT_LAYERS
@@ -198,7 +199,9 @@ def test_neighbouring_rows_become_one_where_more_are_found_than_asked_for(
         IndexedChunk(
             number,
             EmbeddedChunk(
-                chunk=chunk, embedding=unit_vector(chunk.content), term_counts=Counter(analyse(chunk.content))
+                chunk=chunk,
+                embedding=unit_vector(chunk.content),
+                terms=TermCounts.of(Counter(analyse(chunk.content))),
             ),
             "f" * 64,
             text,

@@ -7,7 +7,6 @@ embedder refuses, fails alone; an embedder that refuses everything fails the job
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -46,7 +45,7 @@ from strata.ports.blobs import BlobCache
 from strata.ports.clock import unwatched
 from strata.ports.embedding import Embedder
 from strata.ports.generation import Preambler, Preambles
-from strata.retrieval.analyser import analyse
+from strata.retrieval.counting import term_counts
 
 _log = logging.getLogger(__name__)
 Refusal = TypeVar("Refusal", EmbedderRejected, GeneratorRejected)
@@ -108,17 +107,31 @@ def _parsed(source: SourceFile) -> tuple[str, ParsedSource]:
 
 
 def embed(chunks: Sequence[Chunk], embedder: Embedder) -> list[EmbeddedChunk]:
-    """The chunks with their term counts, in order, with a vector where their layer has any.
+    """The chunks with their terms, in order, with a vector where their layer has any.
 
     Raises `EmbedderRejected` and `EmbedderUnavailable`.
     """
-    vectors = iter(_vectors([chunk for chunk in chunks if chunk.layer in EMBEDDED_LAYERS], embedder))
-    return [_with_terms(chunk, next(vectors) if chunk.layer in EMBEDDED_LAYERS else None) for chunk in chunks]
+    return _embedded(chunks, {}, embedder, unwatched)
 
 
-def _vectors(chunks: Sequence[Chunk], embedder: Embedder) -> Sequence[Vector]:
+def _embedded(
+    chunks: Sequence[Chunk], known: Mapping[bytes, Vector], embedder: Embedder, advanced: Callable[[], None]
+) -> list[EmbeddedChunk]:
+    """`known` are vectors by the key of their text: such a text is not embedded again."""
     texts = [chunk.embedded_text for chunk in chunks]
-    return list(_checked(embedder.embed_documents(texts), len(texts), embedder.dimension)) if texts else []
+    keys = list(map(text_key_of, texts))
+    embedded = [place for place, chunk in enumerate(chunks) if chunk.layer in EMBEDDED_LAYERS]
+    vectors = {place: known[keys[place]] for place in embedded if keys[place] in known}
+    new = [place for place in embedded if place not in vectors]
+    for start in range(0, len(new), EMBED_CHUNKS):
+        places = new[start : start + EMBED_CHUNKS]
+        fresh = _checked(embedder.embed_documents([texts[place] for place in places]), len(places), embedder.dimension)
+        vectors.update(zip(places, fresh, strict=True))
+        advanced()
+    return [
+        EmbeddedChunk(chunk=chunk, embedding=vectors.get(place), terms=terms, text_key=key)
+        for place, (chunk, terms, key) in enumerate(zip(chunks, term_counts(texts), keys, strict=True))
+    ]
 
 
 def _checked(vectors: Vectors, count: int, dimension: int) -> Vectors:
@@ -265,7 +278,8 @@ class Preparer:
     def _embed(self, files: Sequence[_Readable], done: BatchResult, advanced: Callable[[], None]) -> list[PreparedBlob]:
         known = self.cache.earlier_vectors([file.key for file in files])
         try:
-            embedded = iter(self._embedded([chunk for file in files for chunk in file.parsed.chunks], known, advanced))
+            chunks = [chunk for file in files for chunk in file.parsed.chunks]
+            embedded = iter(_embedded(chunks, known, self.embedder, advanced))
             return [file.prepared(list(islice(embedded, len(file.parsed.chunks)))) for file in files]
         except EmbedderRejected as error:
             _log.warning("The embedder refused a batch: %s", error.message)
@@ -279,38 +293,16 @@ class Preparer:
     ) -> Iterator[PreparedBlob]:
         for file in files:
             try:
-                yield file.prepared(self._embedded(file.parsed.chunks, known, advanced))
+                yield file.prepared(_embedded(file.parsed.chunks, known, self.embedder, advanced))
             except EmbedderRejected as error:
                 done.failed[file.source.path] = error.message
                 done.refusal = done.refusal or _about(file, error)
-
-    def _embedded(
-        self, chunks: Sequence[Chunk], known: Mapping[bytes, Vector], advanced: Callable[[], None]
-    ) -> list[EmbeddedChunk]:
-        """A chunk whose text the file held before keeps its vector."""
-        embedded = [chunk for chunk in chunks if chunk.layer in EMBEDDED_LAYERS]
-        earlier = (
-            [known.get(text_key_of(chunk.embedded_text)) for chunk in embedded] if known else [None] * len(embedded)
-        )
-        new = [chunk for chunk, vector in zip(embedded, earlier, strict=True) if vector is None]
-        fresh: list[Vector] = []
-        for start in range(0, len(new), EMBED_CHUNKS):
-            fresh += _vectors(new[start : start + EMBED_CHUNKS], self.embedder)
-            advanced()
-        coming = iter(fresh)
-        vectors = (next(coming) if vector is None else vector for vector in earlier)
-        return [_with_terms(chunk, next(vectors) if chunk.layer in EMBEDDED_LAYERS else None) for chunk in chunks]
 
 
 def _about(file: _Readable, refusal: Refusal) -> Refusal:
     """What a model says of a file may quote it, so it is for those who may read the file."""
     entry = file.source.entry
     return type(refusal)(about=AboutFile(path=entry.path, reason=refusal.message, acl=entry.acl))
-
-
-def _with_terms(chunk: Chunk, vector: Vector | None) -> EmbeddedChunk:
-    text = chunk.embedded_text
-    return EmbeddedChunk(chunk=chunk, embedding=vector, term_counts=Counter(analyse(text)), text_key=text_key_of(text))
 
 
 def _add(done: Prepared, result: BatchResult) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from strata.errors import InvalidPath, UnknownLayer
 from strata.model.chat import ModelUsage
+from strata.model.terms import TermCounts
 
 if TYPE_CHECKING:  # a function that accepts a job or tells its state needs no numpy, and starts without it
     import numpy as np
@@ -256,19 +257,19 @@ def text_key_of(embedded_text: str) -> bytes:
 class EmbeddedChunk:
     """A chunk with its vector and its term counts: ready to be stored.
 
-    `embedding` is None in a layer that is not embedded (`EMBEDDED_LAYERS`). `term_counts` maps each analysed term to
-    its occurrences in `embedded_text`; `length` is their sum. `text_key` is `text_key_of(embedded_text)`; without it
-    the vector is for this version of the file alone.
+    `embedding` is None in a layer that is not embedded (`EMBEDDED_LAYERS`). `terms` are the analysed ones of
+    `embedded_text`; `length` is the sum of their counts. `text_key` is `text_key_of(embedded_text)`; without it the
+    vector is for this version of the file alone.
     """
 
     chunk: Chunk
     embedding: Vector | None
-    term_counts: Mapping[str, int]
+    terms: TermCounts
     text_key: bytes = b""
 
     @property
     def length(self) -> int:
-        return sum(self.term_counts.values())
+        return self.terms.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

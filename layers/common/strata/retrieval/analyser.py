@@ -83,12 +83,20 @@ def analyse(text: str) -> list[str]:
     >>> analyse("Reset BlobStore.put_all: ORA-00942!")
     ['reset', 'blobstore.put_all', 'blobstor', 'blob', 'store', 'put_all', 'put', 'all', 'ora-00942', 'ora', '00942']
     """
+    return list(chain.from_iterable(map(terms_of, tokens(text))))
+
+
+def tokens(text: str) -> list[str]:
+    """The tokens of a text in order of appearance, with repetitions."""
     if text.isascii():
-        tokens = _ASCII_TOKEN.findall(text)
-    else:
-        text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
-        tokens = _TOKEN.findall(_STRESS.sub("", text))
-    return list(chain.from_iterable(map(_terms_by_token.__getitem__, tokens)))
+        return _ASCII_TOKEN.findall(text)
+    text = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+    return _TOKEN.findall(_STRESS.sub("", text))
+
+
+def terms_of(token: str) -> tuple[str, ...]:
+    """The terms of one token."""
+    return _terms_by_token[token]
 
 
 @lru_cache(maxsize=64)  # the search and the reranker ask for the same ones

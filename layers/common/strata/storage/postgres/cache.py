@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from itertools import chain, islice
-from typing import Any
+from itertools import accumulate, chain, islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from strata.model.corpus import BlobKey, Link, Note, PreparedBlob, Vector
 from strata.storage.postgres import copying
 from strata.storage.postgres.connection import Connection, Database
 from strata.storage.postgres.queries import queries
-from strata.storage.postgres.storable import are_storable_terms, storable_json, storable_terms, storable_text
+from strata.storage.postgres.storable import are_storable_terms, storable_json, storable_term, storable_text
 
 MOST_REMEMBERED_TERMS = 100_000
 """Up to 25 MB in each process."""
@@ -81,10 +81,11 @@ class PostgresBlobCache:
         new = {blob.key: blob for blob in reversed(blobs)}
         if not new:
             return
-        terms, distinct = _terms(new)
-        term_ids = self._term_ids(distinct)
+        words = _words(new.values())
+        term_ids = self._term_ids(set(chain.from_iterable(words.values())))
+        terms = _packed_terms(new, words, term_ids)
         reach("before_cache_write")
-        self._database.transact(lambda connection: self._keep(connection, new, terms, term_ids))
+        self._database.transact(lambda connection: self._keep(connection, new, terms))
         reach("after_cache_write")
 
     def _term_ids(self, terms: Collection[str]) -> Mapping[str, int]:
@@ -110,16 +111,14 @@ class PostgresBlobCache:
         self,
         connection: Connection,
         blobs: Mapping[BlobKey, PreparedBlob],
-        terms: Mapping[BlobKey, Sequence[Mapping[str, int]]],
-        term_ids: Mapping[str, int],
+        terms: Mapping[BlobKey, Sequence[_PackedTerms]],
     ) -> None:
         self._refuse_deleted_repositories(connection, blobs)
-        lengths = {key: [embedded.length for embedded in blob.chunks] for key, blob in blobs.items()}
         parameters = {
             **_columns(blobs),
             "sources": [blob.source for blob in blobs.values()],
             "notes": [json.dumps([storable_text(note.text) for note in blob.notes]) for blob in blobs.values()],
-            "layer_lengths": [_layer_lengths(blob, lengths[key]) for key, blob in blobs.items()],
+            "layer_lengths": [_layer_lengths(blob, terms[key]) for key, blob in blobs.items()],
             "calls": [blob.usage.calls for blob in blobs.values()],
             "input_tokens": [blob.usage.input_tokens for blob in blobs.values()],
             "output_tokens": [blob.usage.output_tokens for blob in blobs.values()],
@@ -128,7 +127,7 @@ class PostgresBlobCache:
         reach("in_cache_write")
         added_blobs = [(blob_id, blobs[BlobKey(**dict(zip(_KEY, key, strict=True)))]) for blob_id, *key in added]
         for statement, rows in (
-            ("copy_chunks", _rows(added_blobs, terms, term_ids, lengths)),
+            ("copy_chunks", _rows(added_blobs, terms)),
             ("copy_links", (row for blob_id, blob in added_blobs for row in _link_rows(blob_id, blob.links))),
         ):
             with connection.cursor().copy(self._sql[statement]) as copy:
@@ -161,6 +160,7 @@ def _columns(keys: Collection[BlobKey]) -> dict[str, Any]:
 
 
 _ROWS_AT_ONCE = 500
+_ID = (1 << 32) - 1
 _KEY = ("tenant", "repo_id", "path", "blob_sha", "pipeline_version", "embedding_model")
 _NOTED_LINE = re.compile(r"line (\d{1,9}): ")
 
@@ -170,27 +170,59 @@ def _note(text: str) -> Note:
     return Note(reason=text[found.end() :], line=int(found[1])) if found else Note(reason=text)
 
 
-def _terms(blobs: Mapping[BlobKey, PreparedBlob]) -> tuple[dict[BlobKey, list[Mapping[str, int]]], set[str]]:
-    """The term counts of each chunk as the dictionary can hold them, and all their terms."""
-    terms = {key: [chunk.term_counts for chunk in blob.chunks] for key, blob in blobs.items()}
-    distinct = _distinct(terms)
-    if not are_storable_terms(distinct):
-        terms = {key: list(map(storable_terms, counts)) for key, counts in terms.items()}
-        distinct = _distinct(terms)
-    return terms, distinct
+class _PackedTerms(NamedTuple):
+    """Of a chunk: the ids of its terms, ascending, and their counts, as fields of its row; the sum of the counts."""
+
+    ids: bytes
+    counts: bytes
+    length: int
 
 
-def _distinct(terms: Mapping[BlobKey, Sequence[Mapping[str, int]]]) -> set[str]:
-    return set(chain.from_iterable(chain.from_iterable(terms.values())))
+def _words(blobs: Iterable[PreparedBlob]) -> dict[int, Sequence[str]]:
+    """The words that chunks share, as the dictionary can hold them, by the identity of what they share."""
+    shared = {id(embedded.terms.words): embedded.terms.words for blob in blobs for embedded in blob.chunks}
+    return {
+        identity: words if are_storable_terms(words) else list(map(storable_term, words))
+        for identity, words in shared.items()
+    }
 
 
-def _layer_lengths(blob: PreparedBlob, lengths: Sequence[int]) -> str:
-    chunks, terms = Counter[str](), Counter[str]()
-    for embedded, length in zip(blob.chunks, lengths, strict=True):
+def _packed_terms(
+    blobs: Mapping[BlobKey, PreparedBlob], words: Mapping[int, Sequence[str]], term_ids: Mapping[str, int]
+) -> dict[BlobKey, list[_PackedTerms]]:
+    """Of each chunk of each file. Counts of terms that the dictionary holds as one add up."""
+    terms = [embedded.terms for blob in blobs.values() for embedded in blob.chunks]
+    if not terms:
+        return {key: [] for key in blobs}
+    starts = dict(zip(words, accumulate(map(len, words.values()), initial=0), strict=False))
+    ids = np.array([term_ids[word] for shared in words.values() for word in shared], dtype=np.int64)
+    sizes = [len(each.numbers) for each in terms]
+    places = np.concatenate([each.numbers for each in terms]) + np.repeat(
+        [starts[id(each.words)] for each in terms], sizes
+    )
+    counts = np.concatenate([each.counts for each in terms])
+    keys = np.repeat(np.arange(len(terms)), sizes) << 32 | ids[places]
+    ascending = np.argsort(keys)
+    keys, counts = keys[ascending], counts[ascending]
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    keys, counts = keys[first], np.add.reduceat(counts, first)
+    sizes = np.bincount(keys >> 32, minlength=len(terms)).tolist()
+    packed = map(
+        _PackedTerms,
+        copying.int4_arrays(keys & _ID, sizes),
+        copying.int4_arrays(counts, sizes),
+        np.bincount(keys >> 32, weights=counts, minlength=len(terms)).astype(np.int64).tolist(),
+    )
+    return {key: list(islice(packed, len(blob.chunks))) for key, blob in blobs.items()}
+
+
+def _layer_lengths(blob: PreparedBlob, terms: Sequence[_PackedTerms]) -> str:
+    chunks, lengths = Counter[str](), Counter[str]()
+    for embedded, packed in zip(blob.chunks, terms, strict=True):
         layer = embedded.chunk.layer.value
         chunks[layer] += 1
-        terms[layer] += length
-    return json.dumps([{"layer": layer, "chunks": chunks[layer], "terms": terms[layer]} for layer in chunks])
+        lengths[layer] += packed.length
+    return json.dumps([{"layer": layer, "chunks": chunks[layer], "terms": lengths[layer]} for layer in chunks])
 
 
 def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
@@ -210,20 +242,11 @@ def _link_rows(blob_id: int, links: Sequence[Link]) -> Iterator[bytes]:
 
 
 def _rows(
-    blobs: Sequence[tuple[int, PreparedBlob]],
-    terms: Mapping[BlobKey, Sequence[Mapping[str, int]]],
-    term_ids: Mapping[str, int],
-    lengths: Mapping[BlobKey, Sequence[int]],
+    blobs: Sequence[tuple[int, PreparedBlob]], terms: Mapping[BlobKey, Sequence[_PackedTerms]]
 ) -> Iterator[bytes]:
-    counted = [counts for _, blob in blobs for counts in terms[blob.key]]
-    sizes = list(map(len, counted))
-    ids = np.fromiter(map(term_ids.__getitem__, chain.from_iterable(counted)), dtype=np.int64, count=sum(sizes))
-    counts = np.fromiter(chain.from_iterable(each.values() for each in counted), dtype=np.int64, count=len(ids))
-    ascending = np.argsort(ids + (np.repeat(np.arange(len(counted)), sizes) << 32))
-    ids_of, counts_of = (copying.int4_arrays(values[ascending], sizes) for values in (ids, counts))
     for blob_id, blob in blobs:
         first = copying.int8(blob_id)
-        for embedded, length in zip(blob.chunks, lengths[blob.key], strict=True):
+        for embedded, packed in zip(blob.chunks, terms[blob.key], strict=True):
             chunk = embedded.chunk
             yield copying.row(
                 (
@@ -236,9 +259,9 @@ def _rows(
                     copying.int4(chunk.span.end),
                     copying.jsonb(storable_json(chunk.metadata)),
                     copying.NULL if embedded.embedding is None else copying.halfvec(embedded.embedding),
-                    next(ids_of),
-                    next(counts_of),
-                    copying.int4(length),
+                    packed.ids,
+                    packed.counts,
+                    copying.int4(packed.length),
                     copying.bytea(embedded.text_key),
                 )
             )

@@ -40,15 +40,9 @@ def are_storable_terms(terms: Collection[str]) -> bool:
     return max(map(len, terms), default=0) * 4 <= MAX_TERM_BYTES and not UNSTORABLE.search("".join(terms))
 
 
-def storable_terms(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """The terms as the dictionary can hold them: text made storable and cut at 512 bytes; counts of equals add up."""
-    if are_storable_terms(counts):
-        return counts
-    stored: dict[str, int] = {}
-    for term, count in counts.items():
-        fitting = storable_text(term).encode()[:MAX_TERM_BYTES].decode(errors="ignore")
-        stored[fitting] = stored.get(fitting, 0) + count
-    return stored
+def storable_term(term: str) -> str:
+    """The term as the dictionary can hold it: text made storable and cut at 512 bytes."""
+    return storable_text(term).encode()[:MAX_TERM_BYTES].decode(errors="ignore")
 
 
 def _storable_value(value: Any) -> Any:
