@@ -15,11 +15,13 @@ from strata_eval.vector_cache import CachedEmbedder, VectorCache
 
 
 def real_embedder(name: str, *, models: Path, say: Callable[[str], None], threads: int = 0) -> tuple[Embedder, Path]:
-    """The embedder of a name that `STRATA_EMBEDDER` takes, and the file of its weights; pulled when it is not there."""
+    """The embedder of a name that `STRATA_EMBEDDER` or `strata model pull` takes, and the file of its weights; pulled
+    when it is not there."""
     from strata_local.models import PULLS
 
+    name = {model: embedder for embedder, model in DEFAULT_MODELS.items()}.get(name, name)
     if name not in DEFAULT_MODELS:
-        known = ", ".join(DEFAULT_MODELS)
+        known = ", ".join(dict.fromkeys([*DEFAULT_MODELS, *DEFAULT_MODELS.values()]))
         raise ConfigurationError(f"There is no embedder {name!r} to measure; choose one of: {known}.")
     model = DEFAULT_MODELS[name]
     folder = PULLS[model](models / model, say=say)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strata.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
 _BAR = 0.8
 """Of the room of a group."""
+_LEGEND_INCHES = 1.5
+"""Of the longest step's name with its colour."""
 
 
 def checked_plot(path: Path) -> Path:
@@ -25,6 +30,12 @@ def checked_plot(path: Path) -> Path:
 def save_plot(reports: Sequence[Mapping[str, Any]], path: Path, *, metric: str = "ndcg@10") -> None:
     """Save `metric` by set and step, as PNG or SVG by the path's ending. The same reports give the same file."""
     import matplotlib as mpl
+
+    with mpl.rc_context({"svg.hashsalt": "strata", "svg.fonttype": "none"}):
+        drawn(reports, metric).savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else {})
+
+
+def drawn(reports: Sequence[Mapping[str, Any]], metric: str) -> Figure:
     from matplotlib.figure import Figure
 
     steps = list(dict.fromkeys(step["name"] for report in reports for step in report["steps"]))
@@ -44,6 +55,7 @@ def save_plot(reports: Sequence[Mapping[str, Any]], path: Path, *, metric: str =
     axes.set_xticks(range(len(reports)), [report["set"] for report in reports], rotation=20, ha="right")
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside upper center", ncols=min(6, len(steps)))
-    with mpl.rc_context({"svg.hashsalt": "strata", "svg.fonttype": "none"}):
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix.lower() == ".svg" else {})
+    figure.legend(
+        loc="outside upper center", ncols=max(1, min(len(steps), int(figure.get_figwidth() / _LEGEND_INCHES)))
+    )
+    return figure

@@ -126,59 +126,5 @@ def json_object(reports: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return found[0] if len(found) == 1 else {"sets": found}
 
 
-SHOWN = {
-    "hit@1": "hit@1", "hit@10": "hit@10", "mrr@10": "mrr@10", "ndcg@10": "ndcg@10",
-    "precision@5": "precision@5 (chunks of a relevant file)", "precision@5_by_chunk": "precision@5 (golden chunks)",
-    "precision@5_by_document": "precision@5 (documents)",
-    "pass@5": "pass@5", "pass@10": "pass@10", "pass@20": "pass@20",
-    "symbol_hit@10": "symbol_hit@10", "symbol_ndcg@10": "symbol_ndcg@10", "tokens@10": "tokens@10",
-}  # fmt: skip
-"""Metrics, and what stands over their columns."""
-
-
-def table_rows(reports: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """The ladder as a table: columns and rows."""
-    columns = [
-        "set",
-        "step",
-        *SHOWN.values(),
-        "p50 ms",
-        "p95 ms",
-        "tokens",
-        "cost",
-        "change of nDCG@10 (95 %)",
-        "verdict",
-    ]
-    rows = []
-    for report in reports:
-        rows.append([report["set"], "(bm25 alone)", *_figures(report["arms"]["bm25"]), *[""] * 6])
-        for step in report["steps"]:
-            change, cost = step["difference"], step["cost"]
-            rows.append(
-                [
-                    report["set"],
-                    step["name"],
-                    *_figures(step["metrics"]),
-                    f"{step['latency_ms']['p50']:.1f}",
-                    f"{step['latency_ms']['p95']:.1f}",
-                    f"{cost['input_tokens'] + cost['output_tokens']:,}" if cost["calls"] else "",
-                    "" if cost["cost"] is None else f"{cost['cost']:g}",
-                    f"{change['mean']:+.3f} ({change['low']:+.3f} to {change['high']:+.3f})" if change else "",
-                    step["verdict"],
-                ]
-            )
-        for skipped in report["skipped"]:
-            blank = [""] * (len(columns) - 3)
-            rows.append([report["set"], skipped["name"], *blank, f"skipped: {skipped['reason']}"])
-    return columns, rows
-
-
-def _figures(metrics: Mapping[str, float]) -> list[str]:
-    return [
-        "" if name not in metrics else f"{metrics[name]:,.0f}" if name == "tokens@10" else f"{metrics[name]:.3f}"
-        for name in SHOWN
-    ]
-
-
 def _has_chunks(folder: Path) -> bool:
     return any(row.get("chunks") for row, _ in json_lines(folder / "corpus.jsonl"))

@@ -20,10 +20,11 @@ from strata_eval.ladder import run_set, verdict_on
 from strata_eval.learning import SIGNED, Pack, learn
 from strata_eval.memory import MemorySearch
 from strata_eval.optional_models import OptionalModels, optional_models
-from strata_eval.plotting import checked_plot, save_plot
+from strata_eval.plotting import checked_plot, drawn, save_plot
 from strata_eval.resampling import paired_bootstrap
-from strata_eval.running import json_object, run, set_names, table_rows
+from strata_eval.running import json_object, run, set_names
 from strata_eval.steps import OPTIONAL, STEPS, Bench
+from strata_eval.tables import ladder_table
 from strata_eval.training import own_chunks, read_courses, train
 from strata_eval.vector_cache import CachedEmbedder, VectorCache
 from tests.support.model_server import completion, model_server, word_overlap
@@ -103,8 +104,9 @@ def test_a_run_reports_every_step_with_its_verdict(climb: Run, tmp_path: Path) -
     assert report["final"] == report["steps"][-1]["metrics"]
     assert set(report["arms"]) == {"dense", "bm25"}
     assert report["skipped"] == []
-    columns, rows = table_rows([report])
-    assert all(len(row) == len(columns) for row in rows)
+    table = ladder_table(report)
+    assert table.columns == ("", "bm25", *STEPS)
+    assert all(len(row) == len(table.columns) for row in table.rows)
 
 
 def test_the_final_figures_are_those_of_the_pipeline_as_it_ships_whatever_is_climbed(climb: Run) -> None:
@@ -160,9 +162,8 @@ def test_steps_without_a_model_are_skipped_with_the_reason(
     assert [step["name"] for step in report["skipped"]] == list(OPTIONAL[1:])
     assert "STRATA_RERANKER" in report["skipped"][0]["reason"]
     assert all("STRATA_CHAT" in step["reason"] for step in report["skipped"][1:])
-    columns, rows = table_rows([report])
-    assert all(len(row) == len(columns) for row in rows)
-    assert [row[-1].startswith("skipped: ") for row in rows[-4:]] == [True] * 4
+    notes = ladder_table(report).notes
+    assert [note.partition(": ")[0] for note in notes[:4]] == [f"{step} was skipped" for step in OPTIONAL[1:]]
     alone = climb(["cross-encoder"], OptionalModels())
     assert (alone["steps"], [step["name"] for step in alone["skipped"]]) == ([], ["cross-encoder"])
 
@@ -269,6 +270,15 @@ def test_the_plot_is_saved_as_its_ending_says(tmp_path: Path) -> None:
     again = tmp_path / "again.svg"
     save_plot(REPORTS, again)
     assert again.read_text() == text
+
+
+@pytest.mark.parametrize("sets", [1, 2, 9])
+def test_the_whole_legend_is_in_the_picture(sets: int) -> None:
+    steps = [{"name": name, "metrics": {"ndcg@10": 0.5}} for name in (*STEPS, *OPTIONAL)]
+    figure = drawn([{"set": f"set {number}", "steps": steps} for number in range(sets)], "ndcg@10")
+    figure.draw_without_rendering()
+    legend, canvas = figure.legends[0].get_window_extent(), figure.bbox
+    assert (legend.x0 >= 0, legend.x1 <= canvas.x1, legend.y1 <= canvas.y1) == (True, True, True)
 
 
 @pytest.mark.parametrize("name", ["ladder.pdf", "ladder", "missing/ladder.png"])

@@ -35,8 +35,10 @@ Data = Annotated[
     ),
 ]
 EmbedderName = Annotated[
-    Literal["onnx", "e5", "static", "hashed"],
-    typer.Option("--embedder", help="MiniLM, the multilingual E5, WordLlama, or one that costs no time."),
+    Literal["onnx", "minilm", "e5", "static", "hashed"],
+    typer.Option(
+        "--embedder", help="MiniLM by either name, the multilingual E5, WordLlama, or one that costs no time."
+    ),
 ]
 Threads = Annotated[int, typer.Option("--threads", min=0, help="The embedder's threads; 0: one a core.")]
 Cache = Annotated[

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +30,9 @@ Sets = Annotated[
     ),
 ]
 Chosen = Annotated[str, typer.Option("--sets", help="Names with commas between; default: all in the folder.")]
-EmbedderName = Annotated[str, typer.Option("--embedder", help="onnx (MiniLM), e5 (multilingual), static (WordLlama).")]
+EmbedderName = Annotated[
+    str, typer.Option("--embedder", help="minilm (or onnx), e5 (multilingual), static (WordLlama).")
+]
 State = Annotated[
     Path | None, typer.Option("--state", metavar="DIR", help="Where models and vectors are kept; default: .strata.")
 ]
@@ -80,7 +83,7 @@ def run(
     if as_json:
         screen.result(running.json_object(reports))
     else:
-        screen.table(*running.table_rows(reports))
+        _show(screen, reports)
 
 
 @eval_app.command()
@@ -196,11 +199,21 @@ def check(*, state: State = None, as_json: AsJson = False) -> None:
     if as_json:
         screen.result(report)
     else:
-        from strata_eval.running import table_rows
-
-        screen.table(*table_rows(report["sets"]))
+        _show(screen, report["sets"])
     if report["faults"]:
         raise ClientError(f"Retrieval has become worse: {'; '.join(report['faults'])}.")
+
+
+def _show(screen: Screen, reports: Sequence[Mapping[str, Any]]) -> None:
+    from strata_eval.tables import ladder_table
+
+    for number, table in enumerate(map(ladder_table, reports)):
+        if number:
+            screen.line()
+        screen.line(table.title, style="bold")
+        screen.table(table.columns, table.rows, headed=True)
+        for note in table.notes:
+            screen.line(note)
 
 
 def _harness() -> ModuleType:

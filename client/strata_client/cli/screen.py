@@ -48,8 +48,9 @@ class Screen:
         sys.stdout.write(printable(text))
         sys.stdout.flush()
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table on a terminal; elsewhere one line a row, tab between the fields, without the header."""
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, headed: bool = False) -> None:
+        """A table on a terminal; elsewhere one line a row, tab between the fields, without the header unless
+        `headed`."""
         if self.out.is_terminal:
             table = Table(box=None, pad_edge=False, header_style="bold")
             for column in columns:
@@ -58,7 +59,7 @@ class Screen:
                 table.add_row(*(escape(one_line(field)) for field in row))
             self.out.print(table, soft_wrap=False)
         else:
-            for row in rows:
+            for row in (columns, *rows) if headed else rows:
                 self.write("\t".join(one_line(field) for field in row) + "\n")
 
 
