@@ -24,6 +24,9 @@ row costs less than to look up which."""
 BLOCK_ROWS = 960
 """Rows of a block of a frequent word's postings: so many that its vector, where all of them hold the word, is less than
 a page, and a multiple of 60 by a power of two."""
+LEFT_OUT_SHARE = 0.05
+"""Of the threshold: words whose bounds together stay below it are not added up. They are the most frequent ones, whose
+vectors take longest, and few more rows come up to what the others must reach then."""
 _LEVELS, _BELOW_A_LEVEL = 32, 0.001
 """A factor of a word is a power of e in so many steps; one that is above a level by less than float4's error is on
 it."""
@@ -49,7 +52,8 @@ covered AS MATERIALIZED (
 asked AS MATERIALIZED (
     SELECT term_id, key, df, idf, idf * greatest_weight AS bound,
            sum(df) OVER (ORDER BY df, term_id ROWS UNBOUNDED PRECEDING) AS rows_so_far,
-           row_number() OVER (ORDER BY df, term_id) AS place, rank() OVER (ORDER BY df) AS rarity
+           row_number() OVER (ORDER BY df, term_id) AS place,
+           sum(idf * greatest_weight) OVER (ORDER BY idf * greatest_weight, term_id ROWS UNBOUNDED PRECEDING) AS bounds
     FROM (
         SELECT held.term_id, (%(index_id)s::bigint << 32) | held.term_id AS key,
                sum(held.document_frequency) AS df, max(held.greatest_weight) AS greatest_weight,
@@ -87,9 +91,7 @@ remaining AS MATERIALIZED (
     SELECT array_agg(key) AS keys,
            bool_or(of_few)
                OR sum(df) > %(most_postings)s::float8 * (SELECT sum(chunk_count) FROM covered) AS all_rows
-    FROM (
-        SELECT key, df, sum(bound) OVER (ORDER BY bound, term_id ROWS UNBOUNDED PRECEDING) AS bounds FROM asked
-    ) AS ordered CROSS JOIN query
+    FROM asked CROSS JOIN query
     WHERE bounds >= {below_float_error} * (SELECT bm25 FROM threshold) AND (of_few OR key <> ALL (keys))
 ),
 {blocks}
@@ -142,12 +144,15 @@ _REACHED = sql.SQL("""
 # The vectors hold weights times the idf of a search of the default layers. Where a word's idf is another one it is
 # taken for a little more than it is, so that words share a factor and their vectors are added before they are
 # multiplied: pgvector multiplies vectors by vectors, where the factor stands BLOCK_ROWS times.
+# The words that can add least are left out, and the most that they could have added is taken off what must be reached.
 # ORDER BY and LIMIT: whether a word has blocks is looked up by its key, also where the planner does not know the table.
 _BLOCKS = sql.SQL("""
 by_blocks AS MATERIALIZED (
     SELECT coalesce(session.blocks_upto IS NOT NULL AND threshold.bm25 > 0 AND remaining.keys IS NOT NULL
                     AND NOT of_few, false) AS chosen,
            session.blocks_upto, 9223372036854775807 AS endless,
+           (SELECT coalesce(max(bounds), 0) FROM asked
+            WHERE bounds <= %(left_out_share)s::float8 * threshold.bm25) AS left_out,
            ARRAY(
                SELECT key FROM asked WHERE key <> ALL (query.keys) AND (
                    SELECT counted.block FROM rag_term_blocks AS counted
@@ -172,6 +177,7 @@ reached AS MATERIALIZED (
                     FROM rag_term_blocks AS counted
                     WHERE {counted_in_index} AND counted.term_id = asked.term_id AND {covered_layer} OFFSET 0
                 ) AS held
+                WHERE asked.bounds > (SELECT left_out FROM by_blocks)
                 GROUP BY held.block, held.level
             ) AS weighed
             GROUP BY block
@@ -234,7 +240,9 @@ def lexical_list(shape: Shape) -> sql.Composable:
                 sql.SQL("exp(held.level::float8 / {levels})").format(levels=sql.Literal(_LEVELS))
             ),
             threshold_everywhere=_everywhere(
-                sql.SQL("({below} * (SELECT bm25 FROM threshold))").format(below=sql.Literal(_BELOW_FLOAT_ERROR))
+                sql.SQL("({below} * (SELECT bm25 FROM threshold) - (SELECT left_out FROM by_blocks))").format(
+                    below=sql.Literal(_BELOW_FLOAT_ERROR)
+                )
             ),
         ),
         found_by_words=scored(
@@ -285,4 +293,5 @@ def lexical_parameters(request: SearchRequest) -> dict[str, object]:
         "first_draw_rows": FIRST_DRAW_ROWS,
         "small_rows": SMALL_ROWS,
         "most_postings": MOST_POSTINGS,
+        "left_out_share": LEFT_OUT_SHARE,
     }
