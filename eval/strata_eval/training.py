@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from strata.errors import FileUnreadable, InvalidQuery
 from strata.indexing.chunking.chunker import Chunker
 from strata.indexing.prepare import parse_file
 from strata.indexing.text_length import text_counter
@@ -90,14 +92,15 @@ def _course(
 
 
 def own_chunks(judged: JudgedSet, embedder: CachedEmbedder) -> list[Chunk]:
-    """The set's files as the product cuts them, without the layers that a search leaves out."""
+    """The set's files as the product cuts them, without the layers that a search leaves out; none of a file that can't
+    be read."""
     chunker = Chunker(counter=text_counter(embedder))
-    return [
-        chunk
-        for document in judged.documents
-        for chunk in parse_file(_source(document.path, document.text), chunker).chunks
-        if chunk.layer in DEFAULT_LAYERS
-    ]
+    chunks: list[Chunk] = []
+    for document in judged.documents:
+        with suppress(FileUnreadable):
+            cut = parse_file(_source(document.path, document.text), chunker).chunks
+            chunks += [chunk for chunk in cut if chunk.layer in DEFAULT_LAYERS]
+    return chunks
 
 
 def _asked(  # noqa: PLR0917 - one call
@@ -108,27 +111,11 @@ def _asked(  # noqa: PLR0917 - one call
     search: MemorySearch,
     embedder: CachedEmbedder,
 ) -> Asked:
-    text = checked_text(text[:8_000])
-    weights = fusion_weights(shape_of(text, embedder.languages))
-    retrieved = search.search(
-        SearchRequest(
-            question=Question(
-                text=text,
-                session_id=judged.name,
-                identity=IDENTITY,
-                limit=PIPELINE_ROWS,
-                filter=Filter(layers=DEFAULT_LAYERS),
-            ),
-            embedding=embedder.embed_query(text),
-            embedding_model=embedder.model_id,
-            terms=query_terms(text),
-            leading_terms=leading_terms(text),
-            depth=RERANKED_ROWS,
-            rows=RERANKED_ROWS,
-            dense_weight=weights.dense,
-            lexical_weight=weights.lexical,
-        )
-    )
+    """What a search refuses to look for finds nothing."""
+    retrieved = Retrieved(candidates=(), generation=1, embedding_model=embedder.model_id)
+    with suppress(InvalidQuery):
+        text = checked_text(text[:8_000])
+        retrieved = _searched(judged.name, text, search, embedder) if query_terms(text) else retrieved
     rows = retrieved.candidates
     return Asked(
         text=text,
@@ -144,6 +131,29 @@ def _asked(  # noqa: PLR0917 - one call
     )
 
 
+def _searched(name: str, text: str, search: MemorySearch, embedder: CachedEmbedder) -> Retrieved:
+    weights = fusion_weights(shape_of(text, embedder.languages))
+    return search.search(
+        SearchRequest(
+            question=Question(
+                text=text,
+                session_id=name,
+                identity=IDENTITY,
+                limit=PIPELINE_ROWS,
+                filter=Filter(layers=DEFAULT_LAYERS),
+            ),
+            embedding=embedder.embed_query(text),
+            embedding_model=embedder.model_id,
+            terms=query_terms(text),
+            leading_terms=leading_terms(text),
+            depth=RERANKED_ROWS,
+            rows=RERANKED_ROWS,
+            dense_weight=weights.dense,
+            lexical_weight=weights.lexical,
+        )
+    )
+
+
 def train(courses: Sequence[Course], languages: frozenset[str], say: Callable[[str], None]) -> dict[str, Any]:
     """Weights from all courses, and for each set its figures under weights that were learned without its family."""
     packs = {
@@ -155,9 +165,12 @@ def train(courses: Sequence[Course], languages: frozenset[str], say: Callable[[s
     }
     unseen: list[dict[str, Any]] = []
     for family in dict.fromkeys(course.family for course in courses):
-        weights = learn(
-            [packs[course.judged.name] for course in courses if course.judged.name in packs and course.family != family]
-        )
+        others = [
+            packs[course.judged.name] for course in courses if course.family != family and course.judged.name in packs
+        ]
+        if not others:
+            say(f"{family}: there is no other set to learn from; its figures are of weights that know nothing.")
+        weights = learn(others)
         for course in courses:
             if course.family == family:
                 unseen.append(_figures(course, weights, languages))

@@ -143,15 +143,22 @@ def test_a_file_that_can_not_be_indexed_is_named_and_not_found(climb: Run, monke
     assert report["final"]["hit@10"] == 0.5
 
 
+REFUSED = ["", " \n", "?!", "\u200b", "\0"]
+
+
+def _add_queries(data: Path, texts: Sequence[str]) -> None:
+    with (data / "small" / "queries.jsonl").open("a") as queries, (data / "small" / "qrels.tsv").open("a") as qrels:
+        for number, text in enumerate(texts):
+            queries.write(json.dumps({"id": f"added {number}", "text": text}) + "\n")
+            qrels.write(f"added {number}\tlock.py\t1\tacquire\t1\t2\n")
+
+
 def test_a_query_that_the_search_refuses_finds_nothing(climb: Run, data: Path) -> None:
     before = climb(["features"])["final"]
-    with (data / "small" / "queries.jsonl").open("a") as file:
-        file.write(json.dumps({"id": "q3", "text": "?!"}) + "\n")
-    with (data / "small" / "qrels.tsv").open("a") as file:
-        file.write("q3\tlock.py\t1\tacquire\t1\t2\n")
-    report = climb(["features"])
-    assert report["queries"] == 3
-    assert report["final"]["hit@10"] == pytest.approx(before["hit@10"] * 2 / 3, abs=1e-4)
+    _add_queries(data, REFUSED)
+    report = climb(list(STEPS))
+    assert report["queries"] == 2 + len(REFUSED)
+    assert report["final"]["hit@10"] == pytest.approx(before["hit@10"] * 2 / (2 + len(REFUSED)), abs=1e-4)
 
 
 def test_steps_without_a_model_are_skipped_with_the_reason(
@@ -331,10 +338,24 @@ def test_training_prefers_what_tells_right_from_wrong_and_never_scores_a_set_wit
     weights = learn([pack])
     assert weights == learn([pack])
     assert all(value >= 0 for name, value in weights.items() if name not in SIGNED)
-    found = train([course, course], frozenset(), lambda line: None)
+    said: list[str] = []
+    found = train([course, course], frozenset(), said.append)
+    assert "no other set to learn from" in said[0]
     untrained = learn([])  # the two share a family, so nothing is left to learn from
     assert found["weights"] == learn([pack, pack]) != untrained
     assert [row["set"] for row in found["leave_one_set_out"]] == ["small", "small"]
+
+
+def test_training_leaves_out_what_the_ladder_finds_nothing_for(data: Path, embedder: CachedEmbedder) -> None:
+    (before,) = read_courses(data, "small", embedder)
+    _add_queries(data, REFUSED)
+    with (data / "small" / "corpus.jsonl").open("a") as file:
+        file.write(json.dumps({"path": "broken.ipynb", "text": "no notebook"}) + "\n")
+    (course,) = read_courses(data, "small", embedder)
+    assert [len(asked.retrieved.candidates) for asked in course.asked[2:]] == [0] * len(REFUSED)
+    assert learn([Pack([asked.lesson for asked in course.asked])]) == learn(
+        [Pack([asked.lesson for asked in before.asked])]
+    )
 
 
 def test_a_folder_of_sets_and_a_set_are_both_taken(data: Path) -> None:
