@@ -273,7 +273,9 @@ class GatewayServer:
 
 
 def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
+    """A socket that names its protocol: asyncio sends small packets at once on such ones only, and else a reply's body
+    waits 40 ms for the word that its head has come."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
