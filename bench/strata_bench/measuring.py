@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from strata.errors import ConfigurationError
 from strata_bench.cloud import run_cloud
 from strata_bench.corpus import Corpus, own_corpus, read_corpus
 from strata_bench.embedders import EmbedderChoice
@@ -24,7 +25,7 @@ def measure_index(
     data: Path | None, *, embedder: str, threads: int, embeds: bool, copies: Sequence[int], say: Say
 ) -> dict[str, Any]:
     """Files and chunks a second; unless it `embeds`, a text's vector is looked up in place of the embedder's work."""
-    corpus = _corpus(data)
+    corpus = _corpus(data, say)
     with workbench(EmbedderChoice(name=embedder, threads=threads, is_looked_up=not embeds)) as bench:
         say(f"indexing {len(corpus.files)} files of {corpus.name}")
         found = run_index(bench, corpus)
@@ -37,7 +38,7 @@ def measure_query(
     data: Path | None, *, embedder: str, threads: int, chunks: Path | None, cache: Path, say: Say
 ) -> dict[str, Any]:
     """Searches against plain SQL over the same rows: the corpus' own, or the `chunks` of a file as one layer."""
-    corpus = _corpus(data)
+    corpus = _corpus(data, say, asks=True)
     choice = _cached(embedder, threads, cache)
     with workbench(choice) as bench:
         if chunks:
@@ -55,7 +56,7 @@ def measure_query(
 
 def measure_all(data: Path | None, *, embedder: str, threads: int, say: Say) -> dict[str, Any]:
     """Indexing and asking, both with the embedder's work."""
-    corpus = _corpus(data)
+    corpus = _corpus(data, say, asks=True)
     choice = EmbedderChoice(name=embedder, threads=threads)
     with workbench(choice) as bench:
         say(f"indexing {len(corpus.files)} files of {corpus.name}")
@@ -77,7 +78,7 @@ def measure_scale(
     say: Say,
 ) -> dict[str, Any]:
     """Searches at each of the sizes of one session, and at each number of sessions; `plot` is an SVG file."""
-    corpus = _corpus(data)
+    corpus = _corpus(data, say, asks=True)
     with workbench(_cached(embedder, threads, cache)) as bench:
         found = run_scale(
             bench, corpus, bench.embedder, sizes=sizes, sessions=sessions, churn=churn, bulk=bulk, say=say
@@ -89,11 +90,17 @@ def measure_scale(
 
 def measure_cloud(data: Path | None, *, copies: Sequence[int], say: Say) -> dict[str, Any]:
     """One changed file through the whole local cloud, in a session of each so many copies of the corpus."""
-    return {**_machine(), **run_cloud(_corpus(data), copies or [1], say)}
+    return {**_machine(), **run_cloud(_corpus(data, say), copies or [1], say)}
 
 
-def _corpus(data: Path | None) -> Corpus:
-    return read_corpus(data) if data else own_corpus()
+def _corpus(data: Path | None, say: Say, *, asks: bool = False) -> Corpus:
+    """Raises `ConfigurationError`, also for a corpus without a question where it `asks`."""
+    corpus = read_corpus(data) if data else own_corpus()
+    if asks and not corpus.questions:
+        raise ConfigurationError(f"No question of {corpus.name} holds a word to search for.")
+    if corpus.refused:
+        say(f"{len(corpus.refused)} files are left out: no upload may hold a path like {corpus.refused[0][:120]!r}")
+    return corpus
 
 
 def _cached(embedder: str, threads: int, cache: Path) -> EmbedderChoice:

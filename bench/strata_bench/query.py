@@ -14,7 +14,6 @@ from strata.model.asking import Retrieved
 from strata.model.corpus import Vector
 from strata.ports.embedding import Embedder
 from strata.ports.search import SearchRequest
-from strata.retrieval.analyser import query_terms
 from strata.storage.postgres.connection import Database, connect
 from strata.storage.postgres.search import PostgresSearch
 from strata_bench.corpus import Corpus
@@ -48,7 +47,7 @@ def run_query(bench: Workbench, corpus: Corpus, embedder: Embedder) -> dict[str,
     `p50_ms` and `p95_ms` are those of `retrieve`, `ratio` is its median over that of `plain_sql`. `cpu_ms` is the
     processor's time of one `retrieve`, here and in the server, which hardly depends on what else runs.
     """
-    questions = [text for text in corpus.questions if query_terms(text)][:MAX_QUESTIONS]
+    questions = corpus.questions[:MAX_QUESTIONS]
     vectors = {text: embedder.embed_query(text) for text in questions}
     ask = replace(bench.retriever, embedder=KnownVectors(embedder=embedder, vectors=vectors))
     recorder = _Recorder(Database(bench.query_url))

@@ -52,7 +52,7 @@ def run_scale(
         with connect(bench.owner_url) as connection:
             arrays = Base.of(base, connection)
     asked = Asked(
-        questions=_embedded([text for text in corpus.questions if query_terms(text)][:MAX_QUESTIONS], embedder),
+        questions=_embedded(corpus.questions[:MAX_QUESTIONS], embedder),
         lines=_embedded(_first_lines(corpus.questions), embedder),
         timed=TIMED_QUESTIONS,
     )
@@ -133,7 +133,7 @@ class _Growth:
 
 
 def _first_lines(questions: Sequence[str]) -> list[str]:
-    lines = [text.strip().splitlines()[0][:LINE_CHARACTERS] for text in questions if text.strip()]
+    lines = [text.splitlines()[0][:LINE_CHARACTERS] for text in questions]
     return [line for line in lines if query_terms(line)][:MAX_QUESTIONS]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from strata.errors import ConfigurationError
+from strata.retrieval.retrieve import checked_text
 from strata_bench.corpus import own_corpus, read_corpus
 
 
@@ -42,6 +44,27 @@ def test_a_fault_is_named(tmp_path: Path, corpus: str, message: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"corpus\.jsonl can't be read"):
         read_corpus(tmp_path)
+
+
+def test_questions_are_as_a_search_takes_them_and_those_without_a_word_are_left_out(tmp_path: Path) -> None:
+    asked = ["", " \n", "?!", "\u200b", " a\0 question ", "cafe\u0301", "half \ud800", "word " * 20_000]
+    queries = "".join(json.dumps({"text": text}) + "\n" for text in asked)
+    found = read_corpus(write(tmp_path, '{"path": "a.py", "text": ""}\n', queries)).questions
+    assert found[:2] == ("a question", "caf\u00e9")
+    assert len(found) == 4
+    assert all(checked_text(text) == text for text in found)
+
+
+@pytest.mark.parametrize("path", ["/a.md", "a/../b.md", "C:\\b.md", "a" * 2_000, "tab\t.md", ""])
+def test_a_path_that_no_upload_may_hold_is_left_out(tmp_path: Path, path: str) -> None:
+    rows = [{"path": "./e\u0301.md", "text": "x"}, {"path": path, "text": "y"}]
+    found = read_corpus(write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), ""))
+    assert (found.files, found.refused) == ({"\u00e9.md": "x"}, (path,))
+
+
+def test_a_corpus_without_a_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no file"):
+        read_corpus(write(tmp_path, "", ""))
 
 
 def test_this_project_is_a_corpus() -> None:
