@@ -41,7 +41,7 @@ _READ_DIRECTIVES = frozenset(
      "topic", "sidebar", "deprecated", "versionadded", "versionchanged")
 )  # fmt: skip
 _TABLE = re.compile(r"^\s*(?:\+[-=]|=+(?:\s+=+)+\s*$)")
-_ROLE = re.compile(r":[\w:+.-]+:`([^`]*)`")
+_ROLE = re.compile(r":[\w:+.-]{1,80}:`([^`]*)`")
 _LINK = re.compile(r"`([^`<]*?)\s*<[^`>]*>`_{0,2}")
 _LITERAL = re.compile(r"``([^`]+)``")
 _INTERPRETED = re.compile(r"`([^`]+)`_{0,2}")
