@@ -50,6 +50,8 @@ def language_shares(text: str) -> dict[str, float]:
     prose = "".join([" " if piece in names else piece for piece in pieces])
     if not _LETTER.search(prose):
         prose = text
+    if prose.isascii():
+        return {_latin_language(prose): 1.0}
     letters: Counter[str] = Counter()
     for letter, count in Counter(prose.lower()).items():
         if _LETTER.match(letter):

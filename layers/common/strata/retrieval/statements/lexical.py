@@ -145,6 +145,7 @@ _REACHED = sql.SQL("""
 # taken for a little more than it is, so that words share a factor and their vectors are added before they are
 # multiplied: pgvector multiplies vectors by vectors, where the factor stands BLOCK_ROWS times.
 # The words that can add least are left out, and the most that they could have added is taken off what must be reached.
+# A block's row numbers are stored beside its row; with none added they are fetched once, and not for each number.
 # ORDER BY and LIMIT: whether a word has blocks is looked up by its key, also where the planner does not know the table.
 _BLOCKS = sql.SQL("""
 by_blocks AS MATERIALIZED (
@@ -187,7 +188,7 @@ reached AS MATERIALIZED (
         SELECT sum(length(gap) + 1) OVER (ORDER BY number) AS place, number, count(*) OVER () AS gaps
         FROM string_to_table(blocks.reaching, '1') WITH ORDINALITY AS gap (gap, number)
     ) AS above CROSS JOIN LATERAL (
-        SELECT counted.chunk_ids FROM rag_block_rows AS counted
+        SELECT counted.chunk_ids || '{{}}' AS chunk_ids FROM rag_block_rows AS counted
         WHERE {counted_in_index} AND counted.block = blocks.block OFFSET 0
     ) AS places
     WHERE blocks.reaching LIKE '%%1%%' AND above.number < above.gaps AND (SELECT chosen FROM by_blocks)
