@@ -50,7 +50,7 @@ def language_shares(text: str) -> dict[str, float]:
     prose = "".join([" " if piece in names else piece for piece in pieces])
     if not _LETTER.search(prose):
         prose = text
-    if prose.isascii():
+    if prose.isascii() and _LETTER.search(prose):
         return {_latin_language(prose): 1.0}
     letters: Counter[str] = Counter()
     for letter, count in Counter(prose.lower()).items():
