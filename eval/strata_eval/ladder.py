@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from strata.errors import InvalidQuery
+from strata.errors import InvalidQuery, StrataError
 from strata.model.corpus import Layer
 from strata.ports.blobs import BlobCache
 from strata.ports.search import ChunkSearch
@@ -32,6 +32,8 @@ from strata_eval.steps import FINAL, OPTIONAL, STEPS, Ask, Bench, Options, with_
 from strata_eval.vector_cache import CachedEmbedder
 
 T = TypeVar("T")
+SHOWN_NOTES = 3
+"""Of what went wrong at a step, each kind once."""
 
 
 def run_set(
@@ -48,8 +50,8 @@ def run_set(
 ) -> dict[str, Any]:
     """Index a set and climb the ladder; the object that `--json` prints.
 
-    A step without its model is under `skipped`, with the reason. `final` is the pipeline as it ships, whatever steps
-    are asked for.
+    A step without its model is under `skipped`, with the reason; a step's `notes` say what its model failed at.
+    `final` is the pipeline as it ships, whatever steps are asked for.
     """
     models = models or OptionalModels()
     judged = read_any_set(data, name)
@@ -75,7 +77,11 @@ def run_set(
             continue
         if step == "preamble":
             preambler = models.preambler(embedder)
-            index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache, preambler=preambler)
+            try:
+                index_set(judged, data, embedder=embedder, sessions=sessions, cache=cache, preambler=preambler)
+            except StrataError as error:  # a model that is away must not cost the steps before
+                skipped.append({"name": step, "reason": error.message.removesuffix(".")})
+                continue
         bench.notes.clear()
         found, seconds = _ask(partial(_asker(step, options), bench), judged, models)
         results[step] = now = scored(found)
@@ -92,6 +98,7 @@ def run_set(
                 "difference": change and _rounded(change),
                 "latency_ms": _percentiles(seconds),
                 "cost": {**asdict(models.used()), "failed_questions": len(bench.notes)},
+                "notes": list(dict.fromkeys(bench.notes))[:SHOWN_NOTES],
             }
         )
     for step in ("naive", FINAL):

@@ -75,6 +75,10 @@ def _tokens(step: Report) -> str:
 def _notes(report: Report) -> Iterator[str]:
     for skipped in report["skipped"]:
         yield f"{skipped['name']} was skipped: {skipped['reason']}."
+    for step in report["steps"]:
+        if step["notes"]:
+            failed, why = step["cost"]["failed_questions"], " ".join(step["notes"])
+            yield f"{step['name']}: {failed:,} of {report['queries']:,} questions had no help. {why}"
     for count, what in (
         (report["unjudged"], "questions were left out: nothing is relevant to them"),
         (report["unanswerable"], "questions count as missed: what answers them is not in the corpus"),

@@ -243,6 +243,17 @@ def test_a_step_whose_model_fails_says_how_often_and_is_dropped(
     features, pairs = report["steps"]
     assert (pairs["verdict"], pairs["cost"]["failed_questions"]) == ("drop", 2)
     assert pairs["metrics"] == features["metrics"]
+    assert (features["notes"], len(pairs["notes"])) == ([], 1)
+
+
+def test_a_model_that_is_away_when_preambles_are_written_costs_that_step_alone(
+    climb: Run, tmp_path: Path, embedder: CachedEmbedder
+) -> None:
+    with model_server(lambda path, body: (503, {"message": "later"})) as server:
+        environment = {"STRATA_CHAT": "openai", "STRATA_CHAT_MODEL": "m", "STRATA_CHAT_URL": server.url}
+        report = climb(["features", "preamble"], optional_models(embedder, tmp_path / "cache", environment))
+    assert [step["name"] for step in report["steps"]] == ["features"]
+    assert [(step["name"], step["reason"][:14]) for step in report["skipped"]] == [("preamble", "The chat model")]
 
 
 def test_given_chunks_get_preambles_too(climb: Run, data: Path, tmp_path: Path, embedder: CachedEmbedder) -> None:

@@ -19,7 +19,8 @@ def step(name: str, *, change: dict[str, float] | None = None, calls: int = 0) -
     cost = {"calls": calls, "input_tokens": 1000 * calls, "output_tokens": 0, "cost": 0.5 * calls}
     latency = {"p50": 4.25, "p95": 12.0}
     return {
-        "name": name, "verdict": "keep", "metrics": METRICS, "difference": change, "latency_ms": latency, "cost": cost
+        "name": name, "verdict": "keep", "metrics": METRICS, "difference": change, "latency_ms": latency, "cost": cost,
+        "notes": [],
     }  # fmt: skip
 
 
@@ -54,6 +55,12 @@ def test_what_was_left_out_is_said_under_the_table() -> None:
     of = report([], skipped=skipped, unjudged=4, unanswerable=1, failed={"a.md": "It is no text."})
     notes = ladder_table(of).notes
     assert [note.split()[0] for note in notes] == ["hyde", "4", "1", "1", "As"]
+
+
+def test_a_model_that_failed_is_named_under_the_table() -> None:
+    failing = step("hyde", calls=2)
+    failing |= {"notes": ["The chat model failed."], "cost": {**failing["cost"], "failed_questions": 2}}
+    assert "hyde: 2 of 2 questions had no help. The chat model failed." in ladder_table(report([failing])).notes
 
 
 def test_the_pipeline_without_a_model_fits_eighty_columns() -> None:
