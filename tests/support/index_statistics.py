@@ -21,17 +21,25 @@ COUNTED_TERMS = """
 KEPT_TERMS = """
     SELECT index_id, layer, term_id, document_frequency FROM rag_index_terms ORDER BY 1, 2, 3
 """
-WRONG_WEIGHTS = """
+CACHED_IDS, CACHED_COUNTS = (
+    f"""ARRAY(
+        SELECT ('x' || encode(substr(terms, 8 * place + {first}, 4), 'hex'))::bit(32)::int
+        FROM generate_series(0, length(terms) / 8 - 1) AS place ORDER BY place
+    )"""
+    for first in (1, 5)
+)
+"""The terms of a row of the cache, and their counts, in its order."""
+WRONG_WEIGHTS = f"""
     SELECT r.index_id, r.path, r.layer, r.ordinal
     FROM rag_chunk_terms AS t
     JOIN rag_chunks AS r USING (index_id, chunk_id)
     JOIN rag_chunk_cache AS c ON (c.blob_id, c.layer, c.ordinal) = (r.blob_id, r.layer, r.ordinal)
     JOIN rag_index_layers AS l ON (l.index_id, l.layer) = (r.index_id, r.layer)
     WHERE t.weights::text IS DISTINCT FROM (
-        SELECT concat('{', string_agg(
+        SELECT concat('{{', string_agg(
             w.term_id || ':' || strata_weight(w.term_count, c.length, l.pinned_average_length), ',' ORDER BY w.term_id
-        ), '}/1000000000')
-        FROM unnest(c.term_ids, c.term_counts) AS w (term_id, term_count)
+        ), '}}/1000000000')
+        FROM unnest({CACHED_IDS}, {CACHED_COUNTS}) AS w (term_id, term_count)
     )
 """
 TOO_LOW_BOUNDS = """

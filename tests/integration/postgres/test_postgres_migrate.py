@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from strata.errors import ConfigurationError
 from strata.storage.postgres import migrate as module
 from strata.storage.postgres.migrate import ROLES, Migration, main, migrate, migrations
+from tests.support.index_statistics import CACHED_COUNTS, CACHED_IDS
 from tests.support.postgres import PASSWORD, PostgresServer, TestDatabase
 
 NAMES = [migration.name for migration in migrations()]
@@ -192,3 +193,23 @@ def test_the_command_names_the_fault_and_no_secret(
     error = capsys.readouterr().err
     assert said in error
     assert "s3cret" not in error
+
+
+def test_terms_of_chunks_that_were_cached_before_are_packed(
+    empty: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(module, "migrations", lambda: [each for each in migrations() if each.name < "0178"])
+        migrate(empty.owner_url)
+    with psycopg.connect(empty.owner_url) as connection:
+        for ordinal, ids, counts in ((0, [3, 70_000, 900_000_000], [1, 2, 300]), (1, [], [])):
+            connection.execute(
+                "INSERT INTO rag_chunk_cache (blob_id, layer, ordinal, title, content, span_start, span_end, metadata,"
+                " term_ids, term_counts, length) VALUES (1, 'C', %s, '', '', 1, 1, '{}', %s::int[], %s::int[], %s)",
+                [ordinal, ids, counts, sum(counts)],
+            )
+    migrate(empty.owner_url)
+    assert rows(empty, f"SELECT {CACHED_IDS}, {CACHED_COUNTS} FROM rag_chunk_cache ORDER BY ordinal") == [
+        ([3, 70_000, 900_000_000], [1, 2, 300]),
+        ([], []),
+    ]

@@ -13,10 +13,7 @@ from strata.storage.postgres import copying, postings
 
 
 def chunk(number: int, counts: dict[int, int], acl: bytes | None = None) -> SimpleNamespace:
-    ids, occurrences = (
-        next(copying.int4_arrays(np.array(list(values), dtype=np.int64), [len(counts)]))[4:]
-        for values in (counts.keys(), counts.values())
-    )
+    ids, occurrences = (np.array(list(values), dtype=np.int64) for values in (counts.keys(), counts.values()))
     return SimpleNamespace(
         chunk_id=number,
         layer="C0_SOURCE_CHUNKS",
@@ -24,8 +21,7 @@ def chunk(number: int, counts: dict[int, int], acl: bytes | None = None) -> Simp
         acl=acl,
         length=sum(counts.values()),
         average_length=7.5,
-        term_ids=ids,
-        term_counts=occurrences,
+        terms=next(copying.byte_pairs(ids, occurrences, [len(counts)]))[4:],
     )
 
 

@@ -171,10 +171,9 @@ def _note(text: str) -> Note:
 
 
 class _PackedTerms(NamedTuple):
-    """Of a chunk: the ids of its terms, ascending, and their counts, as fields of its row; the sum of the counts."""
+    """Of a chunk: its terms as a field of its row, each an id and a count, by ascending id; the sum of the counts."""
 
-    ids: bytes
-    counts: bytes
+    field: bytes
     length: int
 
 
@@ -209,8 +208,7 @@ def _packed_terms(
     sizes = np.bincount(keys >> 32, minlength=len(terms)).tolist()
     packed = map(
         _PackedTerms,
-        copying.int4_arrays(keys & _ID, sizes),
-        copying.int4_arrays(counts, sizes),
+        copying.byte_pairs(keys & _ID, counts, sizes),
         np.bincount(keys >> 32, weights=counts, minlength=len(terms)).astype(np.int64).tolist(),
     )
     return {key: list(islice(packed, len(blob.chunks))) for key, blob in blobs.items()}
@@ -259,8 +257,7 @@ def _rows(
                     copying.int4(chunk.span.end),
                     copying.jsonb(storable_json(chunk.metadata)),
                     copying.NULL if embedded.embedding is None else copying.halfvec(embedded.embedding),
-                    packed.ids,
-                    packed.counts,
+                    packed.field,
                     copying.int4(packed.length),
                     copying.bytea(embedded.text_key),
                 )

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from psycopg.rows import namedtuple_row
@@ -16,13 +18,14 @@ from strata.jobs.fault_points import reach
 from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry
 from strata.model.jobs import Counters
 from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest
-from strata.storage.postgres import postings
+from strata.storage.postgres import postings, statistics
 from strata.storage.postgres.connection import Connection
 from strata.storage.postgres.queries import queries
 
 FILES_OF_A_SMALL_COMMIT = 20
 POSTED_BYTES = 1024 * 1024
 """Of source, whose postings are packed at once: up to 25 MB of memory."""
+_WEIGHTS_AT_ONCE = 1_000
 
 
 class Committed(NamedTuple):
@@ -91,8 +94,25 @@ class _Commit:
         new = {"index_id": parameters["index_id"], "blob_ids": list(blob_ids.values())}
         self._connection.execute(self._sql["count_layers"], new)
         written = write(self._connection, parameters, self._request.upserts, blob_ids)
-        self._connection.execute(self._sql["count_terms"], new)
+        self._count_terms({**parameters, "paths": list(blob_ids)})
         return written
+
+    def _count_terms(self, new: Mapping[str, Any]) -> None:
+        with self._connection.cursor(binary=True) as cursor:
+            rows = cursor.stream(self._sql["new_weights"], new, binary=True, size=_WEIGHTS_AT_ONCE)
+            counted = [
+                (layer, statistics.counted(weights for _, weights in found))
+                for layer, found in groupby(rows, key=itemgetter(0))
+            ]
+        for layer, found in counted:
+            of_layer = {
+                "index_id": new["index_id"],
+                "layer": layer,
+                "term_ids": found.term_ids.tolist(),
+                "frequencies": found.frequencies.tolist(),
+                "greatest": found.greatest.tolist(),
+            }
+            self._connection.execute(self._sql["count_terms"], of_layer)
 
 
 def change_rights(connection: Connection, parameters: Mapping[str, Any], entries: Sequence[FileEntry]) -> None:

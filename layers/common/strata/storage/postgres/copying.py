@@ -12,7 +12,7 @@ from strata.model.corpus import Vector
 
 HEADER = b"PGCOPY\n\xff\r\n\x00" + struct.pack(">ii", 0, 0)
 TRAILER = struct.pack(">h", -1)
-INT4_OID, INT8_OID = 23, 20
+INT8_OID = 20
 
 _INT2 = struct.Struct(">h").pack
 _LENGTH = struct.Struct(">i").pack
@@ -70,37 +70,37 @@ def vector(halfvec: bytes) -> Vector:
     return np.frombuffer(halfvec, dtype=">f2", offset=4).astype(np.float32)
 
 
-def int4_arrays(values: NDArray[np.int64], lengths: Sequence[int]) -> Iterator[bytes]:
-    """Arrays of these lengths, whose elements stand one after the other in `values`."""
-    return _arrays(values, lengths, INT4_OID, 4)
-
-
 def int8_arrays(values: NDArray[np.int64], lengths: Sequence[int]) -> Iterator[bytes]:
-    """As `int4_arrays`."""
-    return _arrays(values, lengths, INT8_OID, 8)
-
-
-def _arrays(values: NDArray[np.int64], lengths: Sequence[int], oid: int, size: int) -> Iterator[bytes]:
-    packed = np.empty(len(values), dtype=[("length", ">i4"), ("value", f">i{size}")])
-    packed["length"] = size
+    """Arrays of these lengths, whose elements stand one after the other in `values`."""
+    packed = np.empty(len(values), dtype=[("length", ">i4"), ("value", ">i8")])
+    packed["length"] = 8
     packed["value"] = values
     elements = packed.tobytes()
-    empty = _ARRAY_HEAD(12, 0, 0, oid, 0, 0)[:16]
+    empty = _ARRAY_HEAD(12, 0, 0, INT8_OID, 0, 0)[:16]
     start = 0
     for length in lengths:
         if length:
-            end = start + (4 + size) * length
-            yield _ARRAY_HEAD(end - start + 20, 1, 0, oid, length, 1) + elements[start:end]
+            end = start + 12 * length
+            yield _ARRAY_HEAD(end - start + 20, 1, 0, INT8_OID, length, 1) + elements[start:end]
             start = end
         else:
             yield empty
 
 
-def elements(arrays: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The other way round, for arrays of int4 without null as `array_send` gives them: values and lengths."""
-    bare = [array[20:] for array in arrays]
-    values = np.frombuffer(b"".join(bare), dtype=">i4").reshape(-1, 2)[:, 1].astype(np.int64)
-    return values, np.array([len(each) // 8 for each in bare], dtype=np.int64)
+def byte_pairs(first: NDArray[np.int64], second: NDArray[np.int64], lengths: Sequence[int]) -> Iterator[bytes]:
+    """Bytes that hold so many pairs of int4; the pairs' halves stand one after the other in `first` and `second`."""
+    packed = np.stack((first, second), axis=1).astype(">i4").tobytes()
+    start = 0
+    for length in lengths:
+        end = start + 8 * length
+        yield bytea(packed[start:end])
+        start = end
+
+
+def pairs(packed: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The other way round, without the fields' lengths: the halves of all pairs, and how many each has."""
+    flat = np.frombuffer(b"".join(packed), dtype=">i4").astype(np.int64)
+    return flat[::2], flat[1::2], np.array([len(each) // 8 for each in packed], dtype=np.int64)
 
 
 def sparsevecs(

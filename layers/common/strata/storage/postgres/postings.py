@@ -24,8 +24,7 @@ def rows(index_id: int, chunks: Sequence[Any]) -> Iterator[bytes]:
 
     A weight is what `strata_weight` says, to the bit.
     """
-    terms, lengths = copying.elements([chunk.term_ids for chunk in chunks])
-    counts, _ = copying.elements([chunk.term_counts for chunk in chunks])
+    terms, counts, lengths = copying.pairs([chunk.terms for chunk in chunks])
     relative = np.array([B * chunk.length for chunk in chunks]) / np.array([chunk.average_length for chunk in chunks])
     weights = (counts * (K1 + 1) / (counts + np.repeat(K1 * (1 - B + relative), lengths))).astype(np.float32)
     sizes = lengths.tolist()

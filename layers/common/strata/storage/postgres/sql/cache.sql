@@ -102,6 +102,5 @@ COPY rag_link_cache (blob_id, kind, symbol, target, key, is_path, line) FROM STD
 
 -- name: copy_chunks
 COPY rag_chunk_cache (
-    blob_id, layer, ordinal, title, content, span_start, span_end, metadata, embedding, term_ids, term_counts, length,
-    text_key
+    blob_id, layer, ordinal, title, content, span_start, span_end, metadata, embedding, terms, length, text_key
 ) FROM STDIN (FORMAT BINARY);

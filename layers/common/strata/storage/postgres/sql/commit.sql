@@ -116,9 +116,9 @@ WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]) AND r.layer
   AND c.embedding IS NOT NULL;
 
 -- name: chunk_terms
--- What the postings of some files are made of; arrays as Postgres sends them.
+-- What the postings of some files are made of.
 SELECT r.chunk_id, r.layer, r.path, array_send(r.acl) AS acl, c.length, l.pinned_average_length AS average_length,
-       array_send(c.term_ids) AS term_ids, array_send(c.term_counts) AS term_counts
+       c.terms
 FROM rag_chunks AS r
 JOIN rag_chunk_cache AS c USING (blob_id, layer, ordinal)
 JOIN rag_index_layers AS l USING (index_id, layer)
@@ -128,17 +128,22 @@ WHERE r.index_id = %(index_id)s AND r.path = ANY (%(paths)s::text[]);
 -- Postings, see `postings.py`.
 COPY rag_chunk_terms (index_id, chunk_id, layer, path, acl, term_keys, weights) FROM STDIN (FORMAT BINARY);
 
+-- name: new_weights
+-- The postings of some files, layer by layer.
+SELECT layer, sparsevec_send(weights) FROM rag_chunk_terms
+WHERE index_id = %(index_id)s AND chunk_id = ANY (ARRAY(
+    SELECT chunk_id FROM rag_chunks WHERE index_id = %(index_id)s AND path = ANY (%(paths)s::text[])
+))
+ORDER BY layer;
+
 -- name: count_terms
 -- Document frequencies and the greatest weight of each term, in the order of the table's key: the rows that follow each
 -- other lie in the same pages then, which saves a third of the time.
 INSERT INTO rag_index_terms AS i (index_id, layer, term_id, document_frequency, greatest_weight)
-SELECT %(index_id)s, c.layer, t.term_id, count(*), max(strata_weight(t.term_count, c.length, l.pinned_average_length))
-FROM rag_chunk_cache AS c
-JOIN rag_index_layers AS l ON l.index_id = %(index_id)s AND l.layer = c.layer
-CROSS JOIN LATERAL (SELECT unnest(c.term_ids) AS term_id, unnest(c.term_counts) AS term_count) AS t
-WHERE c.blob_id = ANY (%(blob_ids)s::bigint[])
-GROUP BY c.layer, t.term_id
-ORDER BY c.layer, t.term_id
+SELECT %(index_id)s, %(layer)s, t.term_id, t.document_frequency, t.greatest_weight
+FROM unnest(%(term_ids)b::int[], %(frequencies)b::int[], %(greatest)b::real[])
+         AS t (term_id, document_frequency, greatest_weight)
+ORDER BY t.term_id
 ON CONFLICT (index_id, layer, term_id) DO UPDATE SET
     document_frequency = i.document_frequency + excluded.document_frequency,
     greatest_weight = greatest(i.greatest_weight, excluded.greatest_weight);
