@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
@@ -16,6 +17,7 @@ USER_AGENT = "strata-client/0.1"
 MAX_STREAM_BREAKS = 8
 """How often in a row a job's events may break off without a new event before it is an error."""
 
+_SESSION_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 STREAM_HEADERS = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
 
 
@@ -25,6 +27,12 @@ def request_headers(token: str | None) -> dict[str, str]:
 
 
 def session_path(session_id: str, rest: str = "") -> str:
+    """Raises `ClientError` for what can't be a session's name: with a slash or dots alone it would be another route."""
+    if not _SESSION_NAME.fullmatch(session_id):
+        raise ClientError(
+            f"{session_id!r} is no session's name: 1 to 100 letters, digits, dots, dashes and underscores, the first a "
+            "letter or a digit."
+        )
     return f"/api/rag/sessions/{quote(session_id, safe='')}{rest}"
 
 

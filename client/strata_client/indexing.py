@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from strata_client.client import StrataClient
-from strata_client.errors import ClientError, StrataApiError
+from strata_client.errors import StrataApiError
 from strata_client.events import JobEvent
 from strata_client.packing import PackingLimits, Snapshot, pack, require_folder
 from strata_client.wire import JobView, PathReason, SessionView
 
-_SESSION_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 NOT_FOUND = 404
 
 
@@ -86,11 +85,6 @@ def index_folder(
 
 def _check_reachable(client: StrataClient, session_id: str) -> None:
     """Raises `ClientError`. That there is no such session yet, or none of the caller's, is told when it is opened."""
-    if not _SESSION_NAME.fullmatch(session_id):
-        raise ClientError(
-            f"{session_id!r} is no session's name: 1 to 100 letters, digits, dots, dashes and underscores, the first a "
-            "letter or a digit."
-        )
     try:
         client.session(session_id)
     except StrataApiError as error:

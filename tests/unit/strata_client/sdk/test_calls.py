@@ -48,9 +48,19 @@ def test_a_request_says_only_what_it_was_told(api: FakeApi, client: StrataClient
 
 def test_a_name_is_escaped_in_the_path(api: FakeApi, client: StrataClient) -> None:
     with pytest.raises(StrataApiError):
-        client.session("a/b c?d")
+        client.job("a/b c?d")
 
-    assert api.requests[0].path == "/api/rag/sessions/a%2Fb%20c%3Fd"
+    assert api.requests[0].path == "/api/rag/jobs/a%2Fb%20c%3Fd"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../jobs", "a/b", "a b", "сессия", "-x", "x" * 101, "a\n"])
+def test_what_is_no_sessions_name_is_said_before_another_route_is_asked(
+    api: FakeApi, client: StrataClient, name: str
+) -> None:
+    for call in (client.session, client.delete_session, client.rollback, lambda name: client.retrieve(name, "x")):
+        with pytest.raises(ClientError, match="is no session's name"):
+            call(name)
+    assert api.requests == []
 
 
 @pytest.mark.parametrize(
