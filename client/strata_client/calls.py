@@ -41,6 +41,10 @@ def files_path(session_id: str, after: str) -> str:
     return session_path(session_id, f"/files?after={quote(after, safe='')}" if after else "/files")
 
 
+def links_path(session_id: str, name: str) -> str:
+    return session_path(session_id, f"/links?name={quote(name, safe='')}")
+
+
 def job_path(job_id: str, rest: str = "") -> str:
     return f"/api/rag/jobs/{quote(job_id, safe='')}{rest}"
 

@@ -20,6 +20,7 @@ from strata_client.calls import (
     decoded,
     files_path,
     job_path,
+    links_path,
     next_poll_s,
     passing,
     request_headers,
@@ -156,6 +157,10 @@ class StrataClient:
     def drift(self, session_id: str) -> wire.DriftView:
         """Files and symbols that the session's documents name and nothing in it defines."""
         return cast("wire.DriftView", self._call("GET", session_path(session_id, "/drift")))
+
+    def links(self, session_id: str, name: str) -> wire.LinksView:
+        """What a file or a symbol of the session uses, and what uses it."""
+        return cast("wire.LinksView", self._call("GET", links_path(session_id, name)))
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 

@@ -63,6 +63,29 @@ class DriftView(TypedDict):
     truncated: bool
 
 
+class PlaceView(TypedDict):
+    path: str
+    name: str
+    line: int
+
+
+class LinkView(TypedDict):
+    """At `path:line` the symbol (or the file, where it is empty) names `target`; `leads_to` is its definition here."""
+
+    kind: Literal["imports", "calls", "inherits", "documents", "mentions"]
+    path: str
+    line: int
+    symbol: str
+    target: str
+    leads_to: PlaceView | None
+
+
+class LinksView(TypedDict):
+    session_id: str
+    uses: list[LinkView]
+    used_by: list[LinkView]
+
+
 class ModelUsage(TypedDict):
     """`cost` is null where the deployment knows no prices."""
 

@@ -17,10 +17,12 @@ from strata.contracts.jobs import (
     SessionList,
     SessionView,
 )
+from strata.contracts.linked import LinksView
 from strata.edge.http import api, error_responses, mangum_handler
 from strata.edge.identity import caller
 from strata.jobs.events import LONGEST_WAIT_S, sse_text
 from strata.model.access import Identity
+from strata.model.corpus import MAX_PATH_CHARACTERS
 
 app = api("Strata: jobs")
 http = mangum_handler(app)
@@ -46,6 +48,16 @@ def list_jobs(session_id: str, identity: Caller) -> JobList:
 @app.get("/api/rag/sessions/{session_id}/drift", responses=error_responses(404))
 def get_drift(session_id: str, identity: Caller) -> DriftView:
     return DriftView.of(session_id, jobs.drift_reporter().report(session_id, identity))
+
+
+@app.get("/api/rag/sessions/{session_id}/links", responses=error_responses(404))
+def get_links(
+    session_id: str,
+    identity: Caller,
+    name: Annotated[str, Query(min_length=1, max_length=MAX_PATH_CHARACTERS, pattern=r"^[^\x00]+$")],
+) -> LinksView:
+    """What a file (by its path) or a symbol (by its qualified name or the end of it) uses, and what uses it."""
+    return LinksView.of(session_id, jobs.link_finder().of(session_id, identity, name))
 
 
 @app.get("/api/rag/jobs", responses=error_responses())

@@ -1,4 +1,4 @@
-"""The commands that read an index: `strata ask`, `strata search` and `strata drift`."""
+"""The commands that read an index: `strata ask`, `strata search`, `strata links` and `strata drift`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strata_client.cli.explaining import show_explanations
 from strata_client.cli.filters import with_filters
 from strata_client.cli.options import Api, AsJson, Session, Token
 from strata_client.cli.screen import Screen
-from strata_client.wire import RetrieveOptions, SearchOptions
+from strata_client.wire import LinkView, RetrieveOptions, SearchOptions
 
 
 @with_filters
@@ -81,6 +81,40 @@ def search(
         screen.note("Nothing found.")
     elif explain:
         show_explanations(screen, found["rows"])
+
+
+def links(
+    name: Annotated[str, typer.Argument(help="A file's path, or a symbol's name or the end of it.")],
+    session: Session,
+    as_json: AsJson = False,
+    api: Api = None,
+    token: Token = None,
+) -> None:
+    """Show what a file or a symbol uses, and what uses it.
+
+    Imports, calls and base classes of code, and what documents link and mention, as far as the project defines it.
+
+    Example: strata links OrderService.place --session shop
+    """
+    screen = Screen(as_json=as_json)
+    with connect(api, token) as client:
+        found = client.links(session, name)
+    if as_json:
+        screen.result(found)
+        return
+    rows = [
+        (direction, f"{link['path']}:{link['line']}", link["kind"], link["target"], _end_of(link))
+        for direction, links in (("uses", found["uses"]), ("used by", found["used_by"]))
+        for link in links
+    ]
+    screen.table(("", "place", "kind", "name", "leads to"), rows)
+    if not rows:
+        screen.note(f"Nothing is known to use or to be used by {name!r}.")
+
+
+def _end_of(link: LinkView) -> str:
+    end = link["leads_to"]
+    return "" if end is None else f"{end['path']}:{end['line']}"
 
 
 def drift(session: Session, as_json: AsJson = False, api: Api = None, token: Token = None) -> None:

@@ -35,6 +35,7 @@ START, READ, WRITE, CLOUD, MEASURE = "Start here", "Ask", "Index", "The local cl
 app.command(rich_help_panel=START)(demo)
 app.command(rich_help_panel=READ)(asking.ask)
 app.command(rich_help_panel=READ)(asking.search)
+app.command(rich_help_panel=READ)(asking.links)
 app.command(rich_help_panel=READ)(asking.drift)
 app.command(rich_help_panel=WRITE)(writing.index)
 app.command(rich_help_panel=WRITE)(writing.rollback)

@@ -16,6 +16,7 @@ import pytest
 
 from strata.edge.http import mangum_handler
 from strata.indexing.drift import DriftReporter
+from strata.indexing.linked import LinkFinder
 from strata.jobs.naming import letter_id_of_object
 from strata.model.access import INTERNAL_SCOPE, Identity
 from strata.model.jobs import DeadLetter, JobStatus
@@ -31,6 +32,7 @@ from tests.support.use_cases import behind_bootstrap, job_use_cases
 OPENAPI = Path(__file__).parents[3] / "docs" / "openapi.json"
 QUESTION = "How many seconds does the lease last? See word1."
 LINE = [{"op": "upsert", "path": "notes.md", "content": "x"}]
+LINKED = ("src/file001.md", *(f"pkg.name{number:03}" for number in range(1, 40, 5)))
 JOB, LETTER, NOTHING = "job-{:a<26}", "letter-{:b<26}", "nothing"
 
 
@@ -64,6 +66,7 @@ ROUTES: dict[str, tuple[Route, ...]] = {
     f"GET {SESSION}": (Route("job_status"),),
     f"GET {SESSION}/jobs": (Route("job_status"),),
     f"GET {SESSION}/drift": (Route("job_status"),),
+    f"GET {SESSION}/links": tuple(Route("job_status", query={"name": name}) for name in LINKED),
     "GET /api/rag/jobs": (Route("job_status", query={"status": "failed"}),),
     "GET /api/rag/jobs/{job_id}": (Route("job_status"),),
     "GET /api/rag/jobs/{job_id}/events": (
@@ -138,6 +141,7 @@ def api(world: World, monkeypatch: pytest.MonkeyPatch) -> Api:
         retriever=world.retriever,
         answerer=world.answerer,
         drift_reporter=DriftReporter(links=world.links),
+        link_finder=LinkFinder(links=world.links),
     )
     modules = {name: load_function(name) for name in ("query", "job_status", "index_snapshot", "index_changes")}
     return Api(world, {name: mangum_handler(module.app) for name, module in modules.items()})

@@ -52,6 +52,7 @@ ROUTES = {
     ("POST", "/api/rag/jobs/{job_id}/retry"): "JobStatus",
     ("GET", "/api/rag/sessions/{session_id}/jobs"): "JobStatus",
     ("GET", "/api/rag/sessions/{session_id}/drift"): "JobStatus",
+    ("GET", "/api/rag/sessions/{session_id}/links"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}"): "JobStatus",
     ("GET", "/api/rag/jobs/{job_id}/events"): "JobStatus",
     ("POST", "/api/rag/sessions/{session_id}/query"): "Query",

@@ -7,6 +7,7 @@ from functools import cache
 
 from strata.bootstrap import environment, models, stores
 from strata.indexing.drift import DriftReporter
+from strata.indexing.linked import LinkFinder
 from strata.jobs.controlling import JobControl
 from strata.jobs.events import EventFeed
 from strata.jobs.keeping import SessionKeeper
@@ -67,6 +68,11 @@ def session_keeper() -> SessionKeeper:
 @cache
 def drift_reporter() -> DriftReporter:
     return DriftReporter(links=stores.link_reader())
+
+
+@cache
+def link_finder() -> LinkFinder:
+    return LinkFinder(links=stores.link_reader())
 
 
 @cache

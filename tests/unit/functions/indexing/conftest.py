@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from strata.indexing.drift import DriftReporter
+from strata.indexing.linked import LinkFinder
 from strata.jobs.mailbox import Mailbox
 from strata.jobs.sweeping import Sweep
 from strata.jobs.worker import UploadWorker
@@ -52,6 +53,7 @@ def cloud(modules: tuple[ModuleType, ModuleType, ModuleType], monkeypatch: pytes
         upload_worker=UploadWorker(lifecycle=built["lifecycle"], jobs=jobs, mailbox=mailbox, calls=calls),
         sweep=Sweep(jobs=jobs, objects=objects, calls=calls, clock=clock),
         drift_reporter=DriftReporter(links=FakeLinkReader(sessions)),
+        link_finder=LinkFinder(links=FakeLinkReader(sessions)),
     )
     snapshot, changes, status = modules
     return Cloud(snapshot, changes, status, table, objects, runner, clock, calls)

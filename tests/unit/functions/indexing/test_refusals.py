@@ -153,6 +153,7 @@ def test_the_documents_declare_what_the_routes_answer(cloud: Cloud) -> None:
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/jobs"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/drift"): {"200", "404"} | always,
+        ("Strata: jobs", "get", "/api/rag/sessions/{session_id}/links"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/jobs/{job_id}"): {"200", "404"} | always,
         ("Strata: jobs", "get", "/api/rag/jobs/{job_id}/events"): {"200", "204", "404"} | always,
     }

@@ -23,6 +23,29 @@ def test_drift_is_told_by_place_and_kind(cloud: Cloud) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["docs/a.md", "shop.Order"])
+def test_links_are_those_of_a_path_or_of_a_symbol(cloud: Cloud, name: str) -> None:
+    opened(cloud)
+    found = cloud.get("/api/rag/sessions/docs/links", query={"name": name})
+    assert found.json == {
+        "session_id": "docs",
+        "uses": [
+            {"kind": "mentions", "path": "docs/a.md", "line": 3, "symbol": "", "target": "shop.Order",
+             "leads_to": {"path": "shop/orders.py", "name": "shop.orders.Order", "line": 7}},
+        ],
+        "used_by": [],
+    }  # fmt: skip
+    unknown = cloud.get("/api/rag/sessions/docs/links", query={"name": "nothing"})
+    assert (unknown.status, unknown.json["uses"], unknown.json["used_by"]) == (200, [], [])
+
+
+@pytest.mark.parametrize("query", [{}, {"name": ""}, {"name": "a\x00b"}, {"name": "x" * 5_000}])
+def test_a_name_that_can_not_be_one_has_no_links(cloud: Cloud, query: dict[str, str]) -> None:
+    opened(cloud)
+    assert cloud.get("/api/rag/sessions/docs/links", query=query).status == 422
+    assert cloud.get("/api/rag/sessions/unknown/links", query={"name": "a"}).status == 404
+
+
 def test_a_roll_back_is_accepted_and_worked(cloud: Cloud) -> None:
     opened(cloud)
     reply = call(cloud.changes.http, rest_event("POST", "/api/rag/sessions/docs/rollback"))

@@ -83,6 +83,18 @@ def test_drift_is_a_table_and_none_is_said(run: Run, api: FakeApi) -> None:
     )
 
 
+def test_links_are_a_table_of_both_ways_and_none_is_said(run: Run, api: FakeApi) -> None:
+    outcome = run("links", "place", "-s", "shop", "--api", api.url)
+    assert outcome.status == 0
+    assert all(text in outcome.out for text in ("used by", "shop/web.py:4", "calls", "shop/orders.py:7"))
+    api.on(
+        "GET",
+        "/api/rag/sessions/shop/links",
+        json_reply({"session_id": "shop", "uses": [], "used_by": []}),
+    )
+    assert "Nothing is known to use or to be used by 'x'." in run("links", "x", "-s", "shop", "--api", api.url).err
+
+
 def test_search_explains_every_row_of_the_result(run: Run, api: FakeApi) -> None:
     explain = {
         "parts": [

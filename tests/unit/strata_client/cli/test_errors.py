@@ -25,6 +25,7 @@ CALLS = [
     ["jobs", "job-1"],
     ["jobs", "-s", "shop"],
     ["drift", "-s", "shop"],
+    ["links", "place", "-s", "shop"],
     ["search", "x", "-s", "shop"],
     ["ask", "x", "-s", "shop"],
 ]

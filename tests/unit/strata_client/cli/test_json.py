@@ -28,6 +28,7 @@ from tests.support.fake_api import (
         pytest.param(["jobs", "retry", "job-1"], lambda value: value["status"] == "queued", id="retry"),
         pytest.param(["sessions", "delete", "shop", "--yes"], lambda value: value["deleted"], id="delete a session"),
         pytest.param(["drift", "-s", "shop"], lambda value: value["drift"][0]["name"] == "shop.Gone", id="drift"),
+        pytest.param(["links", "place", "-s", "shop"], lambda value: value["used_by"][0]["line"] == 4, id="links"),
         pytest.param(["search", "retry", "-s", "shop"], lambda value: len(value["rows"]) == 1, id="search"),
         pytest.param(
             ["ask", "why?", "-s", "shop"],

@@ -53,6 +53,7 @@ def test_the_asynchronous_client_keeps_the_same_promises(api: FakeApi, tmp_path:
                 client.sessions(),
                 client.jobs("shop"),
                 client.drift("shop"),
+                client.links("shop", "place"),
                 client.job("job-1"),
                 client.retrieve("shop", "retry"),
                 client.changes("shop", [{"op": "delete", "path": "a.md"}]),

@@ -26,6 +26,7 @@ def test_every_call_reads_its_answer(client: StrataClient) -> None:
     assert [view["job_id"] for view in client.jobs("shop")] == ["job-1"]
     assert client.job("job-1")["status"] == "done"
     assert [item["name"] for item in client.drift("shop")["drift"]] == ["shop.Gone"]
+    assert client.links("shop", "a b/ж.py")["used_by"][0]["path"] == "shop/web.py"
     assert {file["path"]: file["text"] for file in client.files("shop")} == INDEXED
     assert client.changes("shop", [{"op": "delete", "path": "a.md"}])["status"] == "queued"
     assert client.retrieve("shop", "retry")["rows"][0]["path"] == "src/retry.py"
