@@ -58,7 +58,7 @@ def test_a_name_is_escaped_in_the_path(api: FakeApi, client: StrataClient) -> No
 def test_what_is_no_sessions_name_is_said_before_another_route_is_asked(
     api: FakeApi, client: StrataClient, name: str
 ) -> None:
-    for call in (client.session, client.delete_session, client.rollback, lambda name: client.retrieve(name, "x")):
+    for call in (client.session, client.delete_session, client.roll_back, lambda name: client.retrieve(name, "x")):
         with pytest.raises(ClientError, match="is no session's name"):
             call(name)
     assert api.requests == []
