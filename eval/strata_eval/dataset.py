@@ -133,13 +133,18 @@ def read_judgements(path: Path) -> list[dict[str, str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-            return [row for row in rows if row["query_id"] and row["path"] and float(row["relevance"]) > 0]
+            return [row for row in rows if _is_relevant(row, f"{path.parent.name}/{path.name}:{rows.line_num}")]
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8: {error}.") from error
+
+
+def _is_relevant(row: Mapping[str, str], at: str) -> bool:
+    try:
+        return bool(row["query_id"] and row["path"]) and float(row["relevance"]) > 0
     except (KeyError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"{path} does not hold query_id, path and a number as relevance.") from error
+        raise ConfigurationError(f"{at}: no query_id, path and a number as relevance.") from error
 
 
 def title_of(row: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,8 +67,12 @@ def write_synthetic(
     """Write `corpus.jsonl`, `queries.jsonl` and `qrels.tsv` into `target`; returns the number of questions by source.
 
     At most `most` of them are the files' own words, and `most_by_model` a chat model's. The same files, seed and model
-    give the same set. Raises `ConfigurationError` when nothing can be asked, and what the model raises.
+    give the same set, whatever their ends of lines and byte-order marks, which it leaves out. Raises
+    `ConfigurationError` when nothing can be asked or written there, and what the model raises.
     """
+    files = {
+        path: text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n") for path, text in files.items()
+    }
     questions = _chosen(files, most=most, seed=seed)
     texts = {path: _without(text, [item for item in questions if item.path == path]) for path, text in files.items()}
     if chat is not None:
@@ -79,6 +83,14 @@ def write_synthetic(
         raise ConfigurationError(
             "No heading, title or docstring there makes a question: it must hold words, and stand in one place only."
         )
+    try:
+        _write_set(target, texts, questions)
+    except OSError as error:
+        raise ConfigurationError(f"{target} can't be written: {error.strerror}.") from error
+    return dict(Counter(item.source for item in questions))
+
+
+def _write_set(target: Path, texts: Mapping[str, str], questions: Sequence[Synthetic]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     _write_lines(target / "corpus.jsonl", ({"path": path, "title": path, "text": text} for path, text in texts.items()))
     _write_lines(
@@ -90,7 +102,6 @@ def write_synthetic(
     )
     rows = [f"q{number:04}\t{item.path}\t1" for number, item in enumerate(questions)]
     (target / "qrels.tsv").write_text("\n".join(["query_id\tpath\trelevance", *rows, ""]), encoding="utf-8")
-    return dict(Counter(item.source for item in questions))
 
 
 def written_questions(texts: Mapping[str, str], chat: ChatModel, *, most: int, seed: int) -> list[Synthetic]:

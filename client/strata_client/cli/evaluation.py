@@ -128,9 +128,9 @@ def synth(
     *,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the set goes.")],
     session: Annotated[str, typer.Option("--session", "-s", help="Ask about an indexed session's files.")] = "",
-    most: Annotated[int, typer.Option(help="Questions from the files' own words at most.")] = 200,
+    most: Annotated[int, typer.Option(min=0, help="Questions from the files' own words at most.")] = 200,
     by_model: Annotated[
-        int, typer.Option(help="Questions at most that the chat model writes, where STRATA_CHAT names one.")
+        int, typer.Option(min=0, help="Questions at most that the chat model writes, where STRATA_CHAT names one.")
     ] = 100,
     state: State = None,
     as_json: AsJson = False,

@@ -46,12 +46,20 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
         pytest.param({"queries": QUERIES + QUERIES}, "the same id", id="a query twice"),
         pytest.param({"queries": ""}, "no queries", id="no queries"),
         pytest.param({"qrels": "query_id\tpath\trelevance\n"}, "judges none of the 1 queries", id="no judgement"),
-        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\n"}, "a number as relevance", id="a row cut short"),
+        pytest.param(
+            {"qrels": "query_id\tpath\trelevance\nq1\ta.md\n"},
+            "qrels.tsv:2: no query_id, path and a number",
+            id="a row cut short",
+        ),
         pytest.param(
             {"qrels": "query_id\tpath\trelevance\nq1\tz.md\t1\n"}, "'q1' say, has a relevant", id="judged elsewhere"
         ),
-        pytest.param({"qrels": "query\tpath\trelevance\nq1\ta.md\t1\n"}, "does not hold query_id", id="a column"),
-        pytest.param({"qrels": "query_id\tpath\trelevance\nq1\ta.md\tyes\n"}, "a number as relevance", id="no number"),
+        pytest.param({"qrels": "query\tpath\trelevance\nq1\ta.md\t1\n"}, "qrels.tsv:2: no query_id", id="a column"),
+        pytest.param(
+            {"qrels": "query_id\tpath\trelevance\nq1\ta.md\tyes\n"},
+            "qrels.tsv:2: no query_id, path and a number",
+            id="no number",
+        ),
     ],
 )
 def test_a_fault_is_named(tmp_path: Path, parts: dict[str, str], message: str) -> None:

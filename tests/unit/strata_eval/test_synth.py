@@ -127,3 +127,18 @@ def test_few_words_are_no_passage(tmp_path: Path) -> None:
     chat = FakeChat(written)
     write_synthetic(FILES, tmp_path, chat=chat, most_by_model=9)
     assert chat.prompts == []
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_marks_and_ends_of_lines_make_no_difference(tmp_path: Path, end: str) -> None:
+    files = {**FILES, "page.rst": "Title\n=====\n\nWhat the second part says\n-------------------------\n\nText.\n"}
+    write_synthetic(files, tmp_path / "plain")
+    write_synthetic({path: "\ufeff" + text.replace("\n", end) for path, text in files.items()}, tmp_path / "marked")
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv"):
+        assert (tmp_path / "marked" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+
+
+def test_a_folder_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="file can't be written"):
+        write_synthetic(FILES, tmp_path / "file")
