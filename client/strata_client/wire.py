@@ -84,6 +84,7 @@ class LinksView(TypedDict):
     session_id: str
     uses: list[LinkView]
     used_by: list[LinkView]
+    truncated: bool
 
 
 class ModelUsage(TypedDict):

@@ -318,7 +318,7 @@ def behave_well(api: FakeApi) -> None:
     api.on("GET", "/api/rag/sessions/shop/drift", json_reply(drift))
     place = {"path": "shop/orders.py", "name": "shop.orders.place", "line": 7}
     link = {"kind": "calls", "path": "shop/web.py", "line": 4, "symbol": "shop.web.post", "target": "shop.orders.place"}
-    links = {"session_id": "shop", "uses": [], "used_by": [{**link, "leads_to": place}]}
+    links = {"session_id": "shop", "uses": [], "used_by": [{**link, "leads_to": place}], "truncated": True}
     api.on("GET", "/api/rag/sessions/shop/links", json_reply(links))
     api.on("GET", "/api/rag/jobs/job-1", json_reply(job_view()))
     progress = {"status": "running", "phase": "preparing", "done_files": 1, "total_files": 2, "counters": {}}

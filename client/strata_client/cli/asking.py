@@ -110,6 +110,8 @@ def links(
     screen.table(("", "place", "kind", "name", "leads to"), rows)
     if not rows:
         screen.note(f"Nothing is known to use or to be used by {name!r}.")
+    if found["truncated"]:
+        screen.note("There is more; these are the first.")
 
 
 def _end_of(link: LinkView) -> str:

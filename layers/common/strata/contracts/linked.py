@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from strata.contracts.jobs import View
+from strata.indexing.linked import LinkReport
 from strata.model.corpus import LinkKind
-from strata.model.links import FoundLink, Links
+from strata.model.links import FoundLink
 
 
 class PlaceView(View):
@@ -36,16 +37,18 @@ class LinkView(View):
 
 
 class LinksView(View):
-    """`uses` is what it names, `used_by` what names it; each by path and line."""
+    """`uses` is what it names, `used_by` what names it; each by path and line, up to 200 of each."""
 
     session_id: str
     uses: list[LinkView]
     used_by: list[LinkView]
+    truncated: bool
 
     @classmethod
-    def of(cls, session_id: str, links: Links) -> LinksView:
+    def of(cls, session_id: str, report: LinkReport) -> LinksView:
         return cls(
             session_id=session_id,
-            uses=[LinkView.of(link) for link in links.outgoing],
-            used_by=[LinkView.of(link) for link in links.incoming],
+            uses=[LinkView.of(link) for link in report.links.outgoing],
+            used_by=[LinkView.of(link) for link in report.links.incoming],
+            truncated=report.truncated,
         )

@@ -16,12 +16,20 @@ MAX_LINKS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkReport:
+    """By path and line; `truncated`: there are more, one way or both."""
+
+    links: Links
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFinder:
     """Joins what files name with what the session defines, as far as the caller may know either."""
 
     links: LinkReader
 
-    def of(self, session_id: str, identity: Identity, name: str) -> Links:
+    def of(self, session_id: str, identity: Identity, name: str) -> LinkReport:
         """Those of the file of this path, else of symbols whose qualified name is this or ends with it.
 
         Raises `SessionNotFound`.
@@ -29,7 +37,10 @@ class LinkFinder:
         if not is_session_id(session_id):
             raise SessionNotFound
         name = unicodedata.normalize("NFC", name)
-        found = self.links.links(session_id, identity, path=name, limit=MAX_LINKS)
-        if found.outgoing or found.incoming:
-            return found
-        return self.links.links(session_id, identity, symbol=name, limit=MAX_LINKS)
+        found = self.links.links(session_id, identity, path=name, limit=MAX_LINKS + 1)
+        if not (found.outgoing or found.incoming):
+            found = self.links.links(session_id, identity, symbol=name, limit=MAX_LINKS + 1)
+        return LinkReport(
+            links=Links(outgoing=found.outgoing[:MAX_LINKS], incoming=found.incoming[:MAX_LINKS]),
+            truncated=max(len(found.outgoing), len(found.incoming)) > MAX_LINKS,
+        )

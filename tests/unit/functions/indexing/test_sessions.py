@@ -34,6 +34,7 @@ def test_links_are_those_of_a_path_or_of_a_symbol(cloud: Cloud, name: str) -> No
              "leads_to": {"path": "shop/orders.py", "name": "shop.orders.Order", "line": 7}},
         ],
         "used_by": [],
+        "truncated": False,
     }  # fmt: skip
     unknown = cloud.get("/api/rag/sessions/docs/links", query={"name": "nothing"})
     assert (unknown.status, unknown.json["uses"], unknown.json["used_by"]) == (200, [], [])

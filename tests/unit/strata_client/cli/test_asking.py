@@ -87,10 +87,11 @@ def test_links_are_a_table_of_both_ways_and_none_is_said(run: Run, api: FakeApi)
     outcome = run("links", "place", "-s", "shop", "--api", api.url)
     assert outcome.status == 0
     assert all(text in outcome.out for text in ("used by", "shop/web.py:4", "calls", "shop/orders.py:7"))
+    assert "There is more" in outcome.err
     api.on(
         "GET",
         "/api/rag/sessions/shop/links",
-        json_reply({"session_id": "shop", "uses": [], "used_by": []}),
+        json_reply({"session_id": "shop", "uses": [], "used_by": [], "truncated": False}),
     )
     assert "Nothing is known to use or to be used by 'x'." in run("links", "x", "-s", "shop", "--api", api.url).err
 
