@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from strata.errors import SessionNotFound
+from strata.errors import ConfigurationError, SessionNotFound
 from strata.indexing import PIPELINE_VERSION
 from strata.indexing.prepare import embed
 from strata.model.corpus import BlobKey, Chunk, EmbeddedChunk, FileEntry, Layer, PreparedBlob, Span, blob_sha_of
@@ -22,11 +22,13 @@ LAYER = Layer.C0_SOURCE_CHUNKS
 def read_chunks(path: Path) -> list[Chunk]:
     """The chunks of a JSON Lines file (`path` and `text` each), numbered within their file in the order of the lines.
 
-    Where a chunk stood in its file is not known, so each begins on the line after the one before. Raises
-    `ConfigurationError`.
+    Where a chunk stood in its file is not known, so each begins on the line after the one before. Blank ones are left
+    out. Raises `ConfigurationError`, also where none is left.
     """
     by_file: dict[str, list[Chunk]] = {}
     for row in text_rows(path, ("path", "text")):
+        if not row["text"].strip():
+            continue
         chunks = by_file.setdefault(row["path"], [])
         start = chunks[-1].span.end + 1 if chunks else 1
         chunks.append(
@@ -40,6 +42,8 @@ def read_chunks(path: Path) -> list[Chunk]:
                 span=Span(start=start, end=start + row["text"].count("\n")),
             )
         )
+    if not by_file:
+        raise ConfigurationError(f"{path} holds no chunk.")
     return [chunk for chunks in by_file.values() for chunk in chunks]
 
 

@@ -162,7 +162,7 @@ def scale(
             sessions=_numbers(sessions, "--sessions"),
             churn=churn,
             bulk=bulk,
-            plot=plot,
+            plot=_svg(plot),
             say=screen.note,
         ),
     )
@@ -211,7 +211,13 @@ def _cache(given: Path | None) -> Path:
 
 
 def _numbers(text: str, option: str) -> list[int]:
-    try:
-        return [int(number) for number in text.split(",") if number.strip()]
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of numbers like 1,4,16", param_hint=option) from error
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise typer.BadParameter(f"{text!r} is no list of numbers like 1,4,16", param_hint=option)
+    return [int(part) for part in parts]
+
+
+def _svg(path: Path | None) -> Path | None:
+    if path is not None and (path.suffix.lower() != ".svg" or not path.absolute().parent.is_dir()):
+        raise typer.BadParameter(f"{path} is no SVG file in a folder that is there", param_hint="--plot")
+    return path

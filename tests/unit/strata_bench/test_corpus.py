@@ -10,6 +10,7 @@ import pytest
 from strata.errors import ConfigurationError
 from strata.retrieval.retrieve import checked_text
 from strata_bench.corpus import own_corpus, read_corpus
+from strata_bench.given import read_chunks
 
 
 def write(folder: Path, corpus: str, queries: str) -> Path:
@@ -71,3 +72,13 @@ def test_this_project_is_a_corpus() -> None:
     found = own_corpus()
     assert "layers/common/strata/errors.py" in found.files
     assert len(found.questions) > 100
+
+
+def test_chunks_without_text_are_left_out_of_those_that_somebody_else_cut(tmp_path: Path) -> None:
+    path = tmp_path / "chunks.jsonl"
+    rows = [{"path": "a.md", "text": text} for text in ("one\n", "", " \n", "two")]
+    path.write_text("\r\n".join(json.dumps(row) for row in rows))
+    assert [(chunk.ordinal, chunk.content) for chunk in read_chunks(path)] == [(0, "one\n"), (1, "two")]
+    path.write_text(json.dumps(rows[1]))
+    with pytest.raises(ConfigurationError, match="holds no chunk"):
+        read_chunks(path)
