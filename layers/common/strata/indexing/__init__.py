@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PIPELINE_VERSION = "5"
+PIPELINE_VERSION = "6"
 """Raised by every change that alters what is made of a file: it names the cache's entries and a session's index."""
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from strata.retrieval.analyser import query_terms, question_terms
+from strata.retrieval.analyser import beginning_of, query_terms, question_terms
 
 NEAR_CHARACTERS = 40
 """Words that begin so close together stand side by side, or nearly."""
@@ -57,7 +57,7 @@ def wording(text: str, contents: Sequence[str]) -> Wording:
     pairs = list(dict.fromkeys(pair for pair in pairwise(sequence) if pair[0] != pair[1]))[:MOST_PAIRS]
     words = list(dict.fromkeys([*(word for pair in pairs for word in pair), *sequence]))[:MOST_WORDS]
     number = {word: position for position, word in enumerate(words)}
-    beginnings = [_beginning(word) for word in words]
+    beginnings = [beginning_of(word) for word in words]
     pairs_at = np.array([(number[one], number[other]) for one, other in pairs], dtype=np.int64).reshape(-1, 2)
     places = _Places.of([content.lower().replace("ё", "е") for content in contents], beginnings)
     held = places.held()
@@ -65,11 +65,6 @@ def wording(text: str, contents: Sequence[str]) -> Wording:
     weights = np.minimum(rarity[pairs_at[:, 0]], rarity[pairs_at[:, 1]])
     near = places.near(pairs_at)
     return Wording(near=near @ weights / (weights.sum() or 1.0), held=held, rarity=rarity)
-
-
-def _beginning(stem: str) -> str:
-    """What every form of the word begins with: Snowball writes i for a last y."""
-    return stem[:-1] if len(stem) > 3 and stem.endswith("i") else stem
 
 
 @dataclass(frozen=True, slots=True)
