@@ -63,6 +63,12 @@ _DERIVED = re.compile(
 
 _OF_TIME = re.compile("(им|врем|плем|знам|плам|брем)(?:я|ен|ени|енем|ена|енам|енами|енах)")
 """Neuter nouns in -мя: Snowball takes "имя" and "имени" for two words, and "имена" for a form of "им"."""
+_FORMS = {
+    **dict.fromkeys(("день", "дня", "дню", "днем", "дне", "дни", "дней", "дням", "днями", "днях"), "дн"),
+    **{f"{stem}ень": f"{stem}н" for stem in ("уров", "переч", "кор", "кам", "рем", "стерж")},
+    **{"узел": "узл", "угол": "угл", "чисел": "числ", "писем": "письм", "окон": "окн", "ядер": "ядр"},
+}
+"""Forms with a vowel that the word's others have not, where no rule tells them from "степень", "модель" or "тон"."""
 _OF_NOW = re.compile("(.{3,})у(?:ет|ют|ем|ете|ешь|й|йте)(?:ся|сь)?")
 """Verbs in -овать in the present: what Snowball leaves of "требует", "требуем" and "требовать" are three stems."""
 _FLEETING = re.compile(
@@ -328,6 +334,8 @@ def _stem_of_forms(word: str, stem: str) -> str:
     >>> [_stem_of_forms(word, _snowball(word)) for word in ("ошибка", "ошибок", "настроек", "имена", "требует")]
     ['ошибк', 'ошибк', 'настройк', 'имен', 'требова']
     """
+    if word in _FORMS:
+        return _FORMS[word]
     if match := _OF_TIME.fullmatch(word):
         return "имен" if match[1] == "им" else match[1]
     if match := _OF_NOW.fullmatch(word):
