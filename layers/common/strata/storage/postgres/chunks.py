@@ -100,19 +100,17 @@ class _Commit:
     def _count_terms(self, new: Mapping[str, Any]) -> None:
         with self._connection.cursor(binary=True) as cursor:
             rows = cursor.stream(self._sql["new_weights"], new, binary=True, size=_WEIGHTS_AT_ONCE)
-            counted = [
-                (layer, statistics.counted(weights for _, weights in found))
+            counted = {
+                layer: statistics.counted(weights for _, weights in found)
                 for layer, found in groupby(rows, key=itemgetter(0))
-            ]
-        for layer, found in counted:
-            of_layer = {
-                "index_id": new["index_id"],
-                "layer": layer,
-                "term_ids": found.term_ids.tolist(),
-                "frequencies": found.frequencies.tolist(),
-                "greatest": found.greatest.tolist(),
             }
-            self._connection.execute(self._sql["count_terms"], of_layer)
+        columns = {
+            "layers": [layer for layer, found in counted.items() for _ in found.term_ids],
+            "term_ids": [term_id for found in counted.values() for term_id in found.term_ids.tolist()],
+            "frequencies": [count for found in counted.values() for count in found.frequencies.tolist()],
+            "greatest": [weight for found in counted.values() for weight in found.greatest.tolist()],
+        }
+        self._connection.execute(self._sql["count_terms"], {"index_id": new["index_id"], **columns})
 
 
 def change_rights(connection: Connection, parameters: Mapping[str, Any], entries: Sequence[FileEntry]) -> None:

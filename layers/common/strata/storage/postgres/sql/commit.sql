@@ -140,10 +140,10 @@ ORDER BY layer;
 -- Document frequencies and the greatest weight of each term, in the order of the table's key: the rows that follow each
 -- other lie in the same pages then, which saves a third of the time.
 INSERT INTO rag_index_terms AS i (index_id, layer, term_id, document_frequency, greatest_weight)
-SELECT %(index_id)s, %(layer)s, t.term_id, t.document_frequency, t.greatest_weight
-FROM unnest(%(term_ids)b::int[], %(frequencies)b::int[], %(greatest)b::real[])
-         AS t (term_id, document_frequency, greatest_weight)
-ORDER BY t.term_id
+SELECT %(index_id)s, t.layer, t.term_id, t.document_frequency, t.greatest_weight
+FROM unnest(%(layers)b::text[], %(term_ids)b::int[], %(frequencies)b::int[], %(greatest)b::real[])
+         AS t (layer, term_id, document_frequency, greatest_weight)
+ORDER BY t.layer, t.term_id
 ON CONFLICT (index_id, layer, term_id) DO UPDATE SET
     document_frequency = i.document_frequency + excluded.document_frequency,
     greatest_weight = greatest(i.greatest_weight, excluded.greatest_weight);
