@@ -195,6 +195,34 @@ def test_the_command_names_the_fault_and_no_secret(
     assert "s3cret" not in error
 
 
+def test_lengths_of_files_that_were_cached_before_are_added_up(
+    empty: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(module, "migrations", lambda: [each for each in migrations() if each.name < "0175"])
+        migrate(empty.owner_url)
+    with psycopg.connect(empty.owner_url) as connection:
+        for path in ("a.md", "empty.md"):
+            connection.execute(
+                "INSERT INTO rag_blob_cache (tenant, repo_id, path, blob_sha, pipeline_version, embedding_model,"
+                " source) VALUES ('t', 'r', %s, 'x', '1', 'm', '')",
+                [path],
+            )
+        for ordinal, layer, length in ((0, "C", 5), (1, "C", 7), (0, "D", 2)):
+            connection.execute(
+                "INSERT INTO rag_chunk_cache (blob_id, layer, ordinal, title, content, span_start, span_end, metadata,"
+                " term_ids, term_counts, length) SELECT blob_id, %s, %s, '', '', 1, 1, '{}', '{}', '{}', %s"
+                " FROM rag_blob_cache WHERE path = 'a.md'",
+                [layer, ordinal, length],
+            )
+    migrate(empty.owner_url)
+    assert rows(
+        empty,
+        "SELECT b.path, l.layer, l.chunks, l.terms FROM rag_blob_cache AS b LEFT JOIN LATERAL"
+        " jsonb_to_recordset(b.layer_lengths) AS l (layer text, chunks int, terms int) ON true ORDER BY 1, 2",
+    ) == [("a.md", "C", 2, 12), ("a.md", "D", 1, 2), ("empty.md", None, None, None)]
+
+
 def test_terms_of_chunks_that_were_cached_before_are_packed(
     empty: TestDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,15 +124,6 @@ def connect(url: str) -> Connection:
     return connection
 
 
-_JSON = json.JSONDecoder()
-
-
 def _from_json(text: str | bytes) -> Any:
-    """Postgres sends UTF-8, and jsonb without blanks around it; to find that out takes as long as reading a small
-    object."""
-    text = text if isinstance(text, str) else text.decode()
-    try:
-        value, end = _JSON.raw_decode(text)
-    except json.JSONDecodeError:
-        end = -1
-    return value if end == len(text) else json.loads(text)
+    """Postgres sends UTF-8; to find that out takes as long as reading a small object."""
+    return json.loads(text if isinstance(text, str) else text.decode())
