@@ -70,6 +70,13 @@ def test_the_drift_of_average_lengths_is_told(
     assert store.length_drift(SESSION_ID) == 0.0
 
 
+def rows_in_cells(postgres: TestDatabase, index_id: int) -> int | None:
+    with psycopg.connect(postgres.owner_url) as connection:
+        row = connection.execute("SELECT nearest_rows FROM rag_indexes WHERE index_id = %s", [index_id]).fetchone()
+    assert row is not None
+    return None if row[0] is None else int(row[0])
+
+
 def test_an_index_that_its_holder_left_at_the_flip_is_made_fast_by_who_comes_after(
     postgres: TestDatabase, store: PostgresSessionStore, cache: PostgresBlobCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,14 +84,15 @@ def test_an_index_that_its_holder_left_at_the_flip_is_made_fast_by_who_comes_aft
     tidied: list[int] = []
     monkeypatch.setattr("strata.storage.postgres.sessions.LARGE_COMMIT_CHUNKS", 3)
     monkeypatch.setattr(store, "tidy", tidied.append)
+    monkeypatch.setattr(store, "_nearest_from_rows", 3)
     blobs = [prepare(cache, f"{n}.md", "one word") for n in range(3)]
     index_id = store.begin_index(new_index(*blobs, seq=1, fence=1))
     fill(store, index_id, *blobs, fence=1, job_id="job-1")
     count(store, index_id, fence=1, job_id="job-1")
     flip(store, index_id, files=3, seq=1, fence=1)
-    assert rows_with_a_place(postgres) == (0, 0)
+    assert (rows_with_a_place(postgres), rows_in_cells(postgres, index_id)) == ((0, 0), None)
     assert store.commit(commit_request(seq=1, fence=2)).replayed
-    assert (rows_with_a_place(postgres), tidied) == ((3, 0), [index_id])
+    assert (rows_with_a_place(postgres), rows_in_cells(postgres, index_id), tidied) == ((3, 0), 3, [index_id])
     store.commit(commit_request(seq=2, fence=2))
     assert tidied == [index_id]
 

@@ -37,7 +37,7 @@ def test_every_batch_is_worked_on_once_by_several_processes() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_no_more_is_drawn_than_there_are_workers() -> None:
+def test_one_more_is_drawn_than_there_are_workers() -> None:
     drawn = 0
 
     def batches() -> Iterator[int]:
@@ -48,7 +48,62 @@ def test_no_more_is_drawn_than_there_are_workers() -> None:
 
     with SideBySide(squares, workers=2) as both:
         for done, _ in enumerate(both.results(batches(), unwatched), start=1):
-            assert drawn <= done + 2
+            assert drawn <= done + 3
+        assert drawn == 10
+
+
+def test_a_batch_lies_ready_while_all_workers_are_busy() -> None:
+    """Who draws it (reads and unpacks an upload, say) does so beside the workers, not before them."""
+    drawn: list[float] = []
+
+    def batches() -> Iterator[float]:
+        for _ in range(6):
+            drawn.append(time.monotonic())
+            yield 0.2
+
+    with SideBySide(sleeping, workers=2) as both:
+        ended = list(both.results(batches(), unwatched))
+    assert drawn[2] < min(ended)
+
+
+def sleeping() -> Callable[[float], float]:
+    def work(seconds: float) -> float:
+        time.sleep(seconds)
+        return time.monotonic()
+
+    return work
+
+
+def test_the_same_workers_take_what_comes_later() -> None:
+    with SideBySide(squares, workers=2) as both:
+        first = {pid for _, pid in both.results(range(20), unwatched)}
+        second = {pid for _, pid in both.results(range(20), unwatched)}
+    assert first | second == first
+
+
+def test_after_an_end_others_take_what_comes_later() -> None:
+    with SideBySide(squares, workers=2) as both:
+        first = {pid for _, pid in both.results(range(20), unwatched)}
+        both.end()
+        assert multiprocessing.active_children() == []
+        second = {pid for _, pid in both.results(range(20), unwatched)}
+    assert not first & second
+
+
+def test_what_is_left_in_the_middle_does_not_come_later() -> None:
+    with SideBySide(sleeping, workers=2) as both:
+        started = time.monotonic()
+        found = both.results([0.1, 30, 30], unwatched)
+        next(found)
+        del found
+        assert multiprocessing.active_children() == []
+        assert len(list(both.results([0.0] * 4, unwatched))) == 4
+    assert time.monotonic() - started < 10
+
+
+def test_no_process_is_started_for_nobody() -> None:
+    with SideBySide(squares, workers=2):
+        assert multiprocessing.active_children() == []
 
 
 def test_nothing_to_do_ends_at_once() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from strata.indexing.commit import Outcome, report
 from strata.indexing.side_by_side import SideBySide
 from strata.jobs.running import Phase, Progress, ReportProgress
-from strata.model.corpus import FileEntry, Layer
+from strata.model.corpus import BlobKey, FileEntry, Layer
 from strata.model.jobs import Job, JobReport, Lease
 from strata.ports.clock import unwatched
 from strata.ports.sessions import CommitResult, FlipRequest, NewIndex, SessionStore
@@ -28,9 +29,53 @@ class _Step(Enum):
 
     TIDY = "tidy"
     TERM_BLOCKS = "term_blocks"
+    CELLS = "cells"
 
 
-_Part = Sequence[FileEntry] | Layer | _Step
+_MADE_FAST = ((_Step.TIDY, _Step.TERM_BLOCKS), (_Step.CELLS,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """A batch to write, each file with its key in the cache."""
+
+    entries: Sequence[FileEntry]
+    keys: Mapping[str, BlobKey]
+
+
+_Work = _Files | Layer | _Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPart:
+    """What is done for an index at once: a batch is written, a layer counted, or all of it made fast."""
+
+    index_id: int
+    job_id: str
+    fence: int
+    work: _Work
+
+    def done(self, sessions: SessionStore) -> _Written:
+        if isinstance(self.work, _Step):
+            _make_fast(sessions, self.index_id, self.work)
+        elif isinstance(self.work, Layer):
+            sessions.count(self.index_id, job_id=self.job_id, fence=self.fence, layer=self.work)
+        else:
+            chunks = sessions.fill(
+                self.index_id,
+                job_id=self.job_id,
+                fence=self.fence,
+                entries=self.work.entries,
+                keys=self.work.keys,
+            )
+            return _Written(files=len(self.work.entries), chunks=chunks)
+        return _Written(files=0, chunks=0)
+
+
+def index_worker(sessions: SessionStore) -> Callable[[IndexPart], _Written]:
+    """In a process of its own: with a connection of its own."""
+    own = sessions.in_new_process()
+    return lambda part: part.done(own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +110,8 @@ class Build:
     outcome: Outcome
     built: Built
     progress: ReportProgress
-    workers: int = 1
-    """Processes that write batches side by side."""
+    side_by_side: SideBySide[Any, Any] | None = None
+    """Workers that take parts as `index_worker` does; without several, this process does."""
     is_first: bool = False
     """Nobody reads the session's files yet: its index goes live once it is counted, and is made fast then."""
 
@@ -92,7 +137,7 @@ class Build:
                 keys=[keys[entry.path] for entry in entries],
             )
         )
-        self._fill(index_id, batches(entries, self.workers))
+        self._fill(index_id, batches(entries, 1 if self.side_by_side is None else self.side_by_side.workers))
         return index_id
 
     def _fill(self, index_id: int, batches: Sequence[Sequence[FileEntry]]) -> None:
@@ -100,43 +145,21 @@ class Build:
 
         `filled` is called between them only: who has little time left still gets one of them done.
         """
-        steps: Sequence[Sequence[_Part]] = (batches, tuple(Layer), () if self.is_first else tuple(_Step))
-        if self.workers < 2 or len(batches) < 2:
-            self._tell(self._done(self.sessions, index_id, part) for parts in steps for part in parts)
-            return
-        with SideBySide(lambda: self._worker(index_id), workers=self.workers) as side_by_side:
-            self._tell(done for parts in steps for done in side_by_side.results(parts, unwatched))
-
-    def _tell(self, parts: Iterable[_Written]) -> None:
+        keys = self.outcome.keys
+        files = [_Files(entries=batch, keys={entry.path: keys[entry.path] for entry in batch}) for batch in batches]
+        stages: Sequence[Sequence[_Work]] = (files, tuple(Layer), *(() if self.is_first else _MADE_FAST))
         done, written = 0, 0
-        for part in parts:
+        for part in (part for stage in stages for part in self._done(index_id, stage)):
             done += part.files
             written += part.files if part.chunks else 0
             self._filled(done, written)
 
-    def _worker(self, index_id: int) -> Callable[[_Part], _Written]:
-        """In a process of its own: with a connection of its own."""
-        sessions = self.sessions.in_new_process()
-        return lambda part: self._done(sessions, index_id, part)
-
-    def _done(self, sessions: SessionStore, index_id: int, part: _Part) -> _Written:
-        if isinstance(part, _Step):
-            _make_fast(sessions, index_id, part)
-            return _Written(files=0, chunks=0)
-        if isinstance(part, Layer):
-            sessions.count(index_id, job_id=self.job.job_id, fence=self.lease.fence, layer=part)
-            return _Written(files=0, chunks=0)
-        return self._write(sessions, index_id, part)
-
-    def _write(self, sessions: SessionStore, index_id: int, batch: Sequence[FileEntry]) -> _Written:
-        chunks = sessions.fill(
-            index_id,
-            job_id=self.job.job_id,
-            fence=self.lease.fence,
-            entries=batch,
-            keys={entry.path: self.outcome.keys[entry.path] for entry in batch},
-        )
-        return _Written(files=len(batch), chunks=chunks)
+    def _done(self, index_id: int, stage: Sequence[_Work]) -> Iterator[_Written]:
+        """What comes of work that may be done side by side."""
+        parts = (IndexPart(index_id=index_id, job_id=self.job.job_id, fence=self.lease.fence, work=w) for w in stage)
+        if self.side_by_side is None or self.side_by_side.workers < 2 or len(stage) < 2:
+            return (part.done(self.sessions) for part in parts)
+        return self.side_by_side.results(parts, unwatched)
 
     def flip(self, index_id: int | None) -> JobReport:
         """Make the filled index the live one, and remove those that are neither live nor the one before."""
@@ -159,9 +182,8 @@ class Build:
                 )
             )
             if self.is_first:
-                for step in _Step:
+                for _ in (part for stage in _MADE_FAST for part in self._done(index_id, stage)):
                     self._committing()
-                    _make_fast(self.sessions, index_id, step)
         self.sessions.collect_indexes(self.job.session_id, advanced=self._committing)
         return report(result, self.outcome)
 
@@ -197,7 +219,11 @@ class Build:
 
 
 def _make_fast(sessions: SessionStore, index_id: int, step: _Step) -> None:
-    steps = {_Step.TERM_BLOCKS: sessions.build_term_blocks, _Step.TIDY: sessions.tidy}
+    steps = {
+        _Step.TIDY: sessions.tidy,
+        _Step.TERM_BLOCKS: sessions.build_term_blocks,
+        _Step.CELLS: sessions.build_cells,
+    }
     steps[step](index_id)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from traceback import extract_tb
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class BatchResult(Prepared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparer:
-    """Puts files into the cache of prepared files, on several cores where `workers` is above 1.
+    """Puts files into the cache of prepared files.
 
     With a `preambler` one process waits for the chat model, which is what takes the time; batches are small then, so
     that little is paid for twice where a worker ends in between.
@@ -199,30 +199,34 @@ class Preparer:
     cache: BlobCache
     embedder: Embedder
     chunker: Chunker
-    workers: int = 1
     preambler: Preambler | None = None
 
     def prepare(
-        self, sources: Iterable[tuple[BlobKey, SourceFile]], done: Prepared, advanced: Callable[[], None]
+        self,
+        sources: Iterable[tuple[BlobKey, SourceFile]],
+        done: Prepared,
+        advanced: Callable[[], None],
+        side_by_side: SideBySide[Any, Any] | None = None,
     ) -> None:
         """Prepare each source; `done` is kept up to date, and `advanced` called at least every few seconds.
 
+        `side_by_side` are workers that take batches as `worker` does; without several, this process does.
         Raises `EmbedderRejected` or `GeneratorRejected` when a model has refused every file so far, what `advanced`
         raises, and `WorkerLost`.
         """
         batches = _batches(sources, files=BATCH_FILES if self.preambler is None else PREAMBLE_BATCH_FILES)
         first = list(islice(batches, 2))
-        if self.preambler is not None or self.workers < 2 or len(first) < 2:
+        alone = self.preambler is not None or len(first) < 2
+        if alone or side_by_side is None or side_by_side.workers < 2:
             for batch in chain(first, batches):
                 _add(done, self._batch(batch, advanced))
                 advanced()
             return
-        with SideBySide(self._worker, workers=self.workers) as side_by_side:
-            for result in side_by_side.results(chain(first, batches), advanced):
-                _add(done, result)
-                advanced()
+        for result in side_by_side.results(chain(first, batches), advanced):
+            _add(done, result)
+            advanced()
 
-    def _worker(self) -> Callable[[Sequence[tuple[BlobKey, SourceFile]]], BatchResult]:
+    def worker(self) -> Callable[[Sequence[tuple[BlobKey, SourceFile]]], BatchResult]:
         """In a process of its own: with a connection of its own, and the model that we have loaded."""
         preparer = replace(self, cache=self.cache.in_new_process())
         return lambda batch: preparer._batch(batch, unwatched)

@@ -1,7 +1,7 @@
 """Work on batches in processes side by side, in a way that Lambda allows.
 
 There is no /dev/shm on Lambda, so nothing of `multiprocessing` that needs a semaphore works there: no pool, no queue. A
-process and a pipe do. Each worker is forked, so it shares the loaded model with us, asks for one batch after the other,
+process and a pipe do. Each worker is forked, so it shares the loaded model with us, takes one batch after the other,
 and ends with its pipe, however we end.
 """
 
@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
@@ -34,55 +35,69 @@ def usable_cores() -> int:
 
 
 class SideBySide(Generic[Batch, Result]):
-    """Workers that live as long as the block.
+    """Workers that are started when there are batches for them, and live until `end` or the block's end.
 
     `start_work` runs in each worker, once, and gives the function that turns a batch into a result. What that raises is
     raised here, in place of the result. Batches and results go through pipes, so they must be picklable.
     """
 
     def __init__(self, start_work: Callable[[], Callable[[Batch], Result]], *, workers: int) -> None:
+        self.workers = workers
         self._start_work = start_work
-        self._count = workers
-        self._workers: dict[Connection, Any] = {}
+        self._pipes: dict[Connection, Any] = {}
 
     def __enter__(self) -> SideBySide[Batch, Result]:
-        context = multiprocessing.get_context("fork")
-        for _ in range(self._count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=self._serve, args=(theirs, [ours, *self._workers]), daemon=True)
-            process.start()
-            theirs.close()
-            self._workers[ours] = process
         return self
 
     def __exit__(self, *_: object) -> None:
-        for pipe, process in self._workers.items():
+        self.end()
+
+    def end(self) -> None:
+        """End the workers, and with them all that they remember; later batches get new ones."""
+        for pipe, process in self._pipes.items():
             pipe.close()
             process.terminate()
-        for process in self._workers.values():
+        for process in self._pipes.values():
             process.join(_END_PATIENCE_S)
             if process.is_alive():
                 process.kill()
                 process.join()
-        self._workers.clear()
+        self._pipes.clear()
 
     def results(self, batches: Iterable[Batch], waiting: Callable[[], None]) -> Iterator[Result]:
         """What becomes of the batches, in the order in which they are done; `waiting` is called every second at least.
 
-        No more batches are drawn than there are workers to take them. Raises what a worker raised, `WorkerLost`, and
-        what `waiting` raises.
+        One batch more is drawn than there are workers to take them, so that none waits for its next one. Raises what a
+        worker raised, `WorkerLost`, and what `waiting` raises. Left in the middle, it ends the workers: what they still
+        send belongs to nobody.
         """
+        self._start()
         coming = iter(batches)
-        busy = [pipe for pipe in self._workers if _sent(pipe, coming)]
-        while busy:
-            for ready in wait(busy, timeout=_LOOKS_EVERY_S):
-                pipe = ready
-                assert isinstance(pipe, Connection)  # noqa: S101 - `wait` gives back what it was given
-                result = _received(pipe)
-                if not _sent(pipe, coming):
-                    busy.remove(pipe)
-                yield result
-            waiting()
+        busy = [pipe for pipe in self._pipes if _sent(pipe, coming)]
+        ahead = list(islice(coming, 1))
+        try:
+            while busy:
+                for ready in wait(busy, timeout=_LOOKS_EVERY_S):
+                    pipe = ready
+                    assert isinstance(pipe, Connection)  # noqa: S101 - `wait` gives back what it was given
+                    result = _received(pipe)
+                    if not _sent(pipe, iter(ahead)):
+                        busy.remove(pipe)
+                    ahead = list(islice(coming, 1))
+                    yield result
+                waiting()
+        finally:
+            if busy:
+                self.end()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("fork")
+        while len(self._pipes) < self.workers:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=self._serve, args=(theirs, [ours, *self._pipes]), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes[ours] = process
 
     def _serve(self, pipe: Connection, others: list[Connection]) -> None:
         # What was inherited is never garbage, and looking through it would also copy its pages; with a parser's many

@@ -18,7 +18,7 @@ from typing import Any
 
 from strata.errors import SessionNotFound, StrataError, TemporaryError, UploadRejected
 from strata.indexing.commit import Outcome
-from strata.indexing.new_index import Build, Built
+from strata.indexing.new_index import Build, Built, index_worker
 from strata.indexing.pipeline import (
     Limits,
     Upload,
@@ -32,6 +32,7 @@ from strata.indexing.pipeline import (
 )
 from strata.indexing.plan import Plan
 from strata.indexing.prepare import Prepared
+from strata.indexing.side_by_side import SideBySide
 from strata.indexing.wanted import Wanted, WantedFile
 from strata.jobs.naming import EXECUTIONS_FOLDER, parse_object_key
 from strata.jobs.running import PackedBatches, Progress, ReportProgress
@@ -117,11 +118,13 @@ class IndexingStages:
         with self._leaving_failure(_result_key(batch_key)):
             preambler = None if self.preambler is None else self.preambler()
             preparer = preparer_of(self.cache, self.embedder(), self.settings, preambler)
-            preparer.prepare(self._unpacked(session, batch_key), prepared, advanced)
+            with SideBySide(preparer.worker, workers=workers_of(self.settings)) as side_by_side:
+                preparer.prepare(self._unpacked(session, batch_key), prepared, advanced, side_by_side)
         self._put(_result_key(batch_key), {"files": prepared.files, "failed": prepared.failed})
 
     def fill(self, job: Job, lease: Lease, progress: ReportProgress) -> int | None:
-        return self._build(job, lease, progress).fill()
+        with SideBySide(lambda: index_worker(self.sessions), workers=workers_of(self.settings)) as side_by_side:
+            return replace(self._build(job, lease, progress), side_by_side=side_by_side).fill()
 
     def flip(self, job: Job, lease: Lease, index_id: int | None, progress: ReportProgress) -> JobReport:
         return self._build(job, lease, progress).flip(index_id)
@@ -153,7 +156,6 @@ class IndexingStages:
             outcome=outcome,
             built=self.built,
             progress=progress,
-            workers=workers_of(self.settings),
         )
 
     def _outcome(self, session: Session, job: Job) -> Outcome:

@@ -178,6 +178,10 @@ class SessionStore(Protocol):
         """
         ...
 
+    def build_cells(self, index_id: int) -> None:
+        """Divide a large index's vectors into cells, so that searches look into the nearest ones only."""
+        ...
+
     def in_new_process(self) -> SessionStore:
         """The same store for a process that was just forked: a connection can't be shared."""
         ...

@@ -123,7 +123,7 @@ def test_a_build_that_is_broken_off_goes_on_where_it_stopped(project: Project, m
     assert project.sessions.sessions["docs"].generation == 2
 
 
-STEPS = ("tidy", "build_term_blocks")
+STEPS = ("tidy", "build_term_blocks", "build_cells")
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class Database:
         self._connection: Connection | None = None
         self._born_s = 0.0
         self._turn = threading.RLock()
+        self._heirs: dict[int, Database] = {}
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction, and once more on a new connection when the first one turns out to be lost.
@@ -72,8 +74,8 @@ class Database:
         return self._repeated(sent_at_once)
 
     def in_new_process(self) -> Database:
-        """The same database for a process that was just forked: it opens a connection of its own."""
-        return Database(self._url, max_age_s=self._max_age_s)
+        """The same database for a process that was just forked: one connection of its own for all who ask there."""
+        return self._heirs.setdefault(os.getpid(), Database(self._url, max_age_s=self._max_age_s))
 
     def close(self) -> None:
         """Close the connection; the next transaction makes a new one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import errors
@@ -195,7 +195,7 @@ class PostgresSessionStore:
         if written >= LARGE_COMMIT_CHUNKS:
             self.tidy(committed.index_id)
         if written and held >= self._nearest_from_rows:
-            self._build_nearest(committed.index_id)
+            self.build_cells(committed.index_id)
         if written and held > term_blocks.LEAST_ROWS:
             self.build_term_blocks(committed.index_id)
 
@@ -224,22 +224,24 @@ class PostgresSessionStore:
         self._database.transact(lambda connection: connection.execute(statement, {"index_id": index_id}))
 
     def build_term_blocks(self, index_id: int) -> None:
-        """The commit stands whatever comes of it: without blocks, searches read each row with one of the words."""
+        self._attempt("blocks of words", index_id, lambda connection: term_blocks.build(connection, index_id))
+
+    def build_cells(self, index_id: int) -> None:
+        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows}
+        self._attempt("cells", index_id, lambda c: c.execute(queries("commit")["build_cells"], parameters))
+
+    def _attempt(self, what: str, index_id: int, build: Callable[[Connection], object]) -> None:
+        """The commit stands whatever comes of it: without them, searches read more rows."""
         try:
-            self._database.transact(lambda connection: term_blocks.build(connection, index_id))
+            self._database.transact(build)
         except StrataError as error:
-            _log.warning(
-                "The blocks of words of index %d could not be built; the next commit tries again: %s",
-                index_id,
-                error.__cause__ or error,
-            )
+            message = "The %s of index %d could not be built; the next commit tries again: %s"
+            _log.warning(message, what, index_id, error.__cause__ or error)
 
     def in_new_process(self) -> PostgresSessionStore:
         return PostgresSessionStore(self._database.in_new_process(), nearest_from_rows=self._nearest_from_rows)
 
     def flip(self, request: FlipRequest) -> CommitResult:
-        """Cells are built before the first reader comes."""
-        self._build_nearest(request.index_id)
         reach("before_flip")
         result = self._database.transact(lambda connection: new_index.flip(connection, request))
         reach("after_flip")
@@ -256,20 +258,6 @@ class PostgresSessionStore:
 
     def collect_indexes(self, session_id: str, *, but_of_job: str | None = None, advanced: Advanced = unwatched) -> int:
         return new_index.collect(self._database, session_id, but_of_job=but_of_job, advanced=advanced)
-
-    def _build_nearest(self, index_id: int) -> None:
-        """The commit stands whatever comes of it: without cells, searches look at every row."""
-        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows}
-        try:
-            self._database.transact(
-                lambda connection: connection.execute(queries("commit")["build_nearest"], parameters)
-            )
-        except StrataError as error:
-            _log.warning(
-                "The cells of index %d could not be built; the next commit tries again: %s",
-                index_id,
-                error.__cause__ or error,
-            )
 
 
 def _session(row: tuple[Any, ...]) -> Session:

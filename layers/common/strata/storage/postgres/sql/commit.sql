@@ -223,7 +223,7 @@ SET generation = %(generation)s, fence = %(fence)s, applied_seq = %(seq)s, appli
 WHERE session_id = %(session_id)s AND fence <= %(fence)s AND applied_seq < %(seq)s
 RETURNING generation;
 
--- name: build_nearest
+-- name: build_cells
 -- The cells of an index that has become large, or twice as large; in a transaction of its own, like `tidy`.
 SELECT strata_build_nearest(%(index_id)s, %(least_rows)s);
 
