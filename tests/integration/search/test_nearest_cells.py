@@ -13,13 +13,14 @@ import pytest
 
 from strata.model.access import Identity
 from strata.model.asking import Filter
-from strata.model.corpus import Layer, Vector
+from strata.model.corpus import EMBEDDED_LAYERS, Layer, Vector
 from strata.ports.search import ChunkSearch, SearchRequest
 from strata.retrieval.statements import dense
 from strata.retrieval.statements.files import index_statement
 from strata.retrieval.statements.rows import Statement
 from strata.retrieval.statements.search import search_statement
 from strata.storage.postgres import search as adapter
+from strata.storage.postgres.queries import queries
 from tests.support.factories import identity
 from tests.support.postgres import TestDatabase
 from tests.support.search_rows import SearchRows, TextFile
@@ -213,6 +214,33 @@ def test_a_search_learns_that_its_session_has_cells_by_now(
     for _ in range(2):
         assert ids(rows.search, request) == ids(rows.twin, request)
     assert asked == [True, False, False, True]
+    rows.close()
+
+
+def test_vectors_are_counted_only_where_there_may_be_enough_of_them(fresh_postgres: TestDatabase) -> None:
+    """A change of one file costs as much in a session of any size."""
+    rows = SearchRows(fresh_postgres, nearest_from_rows=300)
+    fill(rows, "grows", vectors(299, DIMENSION))
+    with psycopg.connect(fresh_postgres.index_url, autocommit=True) as connection:
+        row = connection.execute("SELECT active_index_id FROM rag_sessions WHERE session_id = 'grows'").fetchone()
+        assert row is not None
+        parameters = {"index_id": row[0], "least_rows": 300, "embedded_layers": sorted(EMBEDDED_LAYERS)}
+
+        def asked() -> bool:
+            return connection.execute(queries("commit")["build_cells"], parameters).fetchone() is not None
+
+        assert not asked()
+        rows.commit("grows", [TextFile("one/more.md", ["one"], embeddings=[vectors(1, DIMENSION)[0]])])
+        assert len(cells(fresh_postgres)) == 1
+        assert not asked()
+        more = vectors(299, DIMENSION, seed=9)
+        files = [TextFile(f"two/f{number}.md", ["two"], embeddings=[vector]) for number, vector in enumerate(more)]
+        rows.commit("grows", files)
+        assert not asked()
+        rows.commit("grows", [TextFile("last/one.md", ["one"], embeddings=[vectors(1, DIMENSION)[0]])])
+        assert not asked()
+        again = connection.execute("SELECT nearest_rows FROM rag_indexes WHERE index_id = %s", [row[0]]).fetchone()
+        assert (again, len(cells(fresh_postgres))) == ((600,), 1)
     rows.close()
 
 

@@ -149,15 +149,16 @@ class Build:
         files = [_Files(entries=batch, keys={entry.path: keys[entry.path] for entry in batch}) for batch in batches]
         stages: Sequence[Sequence[_Work]] = (files, tuple(Layer), *(() if self.is_first else _MADE_FAST))
         done, written = 0, 0
-        for part in (part for stage in stages for part in self._done(index_id, stage)):
+        alone = len(batches) < 2
+        for part in (part for stage in stages for part in self._done(index_id, stage, alone=alone)):
             done += part.files
             written += part.files if part.chunks else 0
             self._filled(done, written)
 
-    def _done(self, index_id: int, stage: Sequence[_Work]) -> Iterator[_Written]:
-        """What comes of work that may be done side by side."""
+    def _done(self, index_id: int, stage: Sequence[_Work], *, alone: bool) -> Iterator[_Written]:
+        """What comes of work that may be done side by side; `alone`: for few files no process is started."""
         parts = (IndexPart(index_id=index_id, job_id=self.job.job_id, fence=self.lease.fence, work=w) for w in stage)
-        if self.side_by_side is None or self.side_by_side.workers < 2 or len(stage) < 2:
+        if alone or self.side_by_side is None or self.side_by_side.workers < 2 or len(stage) < 2:
             return (part.done(self.sessions) for part in parts)
         return self.side_by_side.results(parts, unwatched)
 
@@ -182,7 +183,8 @@ class Build:
                 )
             )
             if self.is_first:
-                for _ in (part for stage in _MADE_FAST for part in self._done(index_id, stage)):
+                alone = files < 2 * LEAST_FILL_FILES
+                for _ in (part for stage in _MADE_FAST for part in self._done(index_id, stage, alone=alone)):
                     self._committing()
         self.sessions.collect_indexes(self.job.session_id, advanced=self._committing)
         return report(result, self.outcome)

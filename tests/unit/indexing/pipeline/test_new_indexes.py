@@ -11,9 +11,11 @@ from strata.errors import (
     NoEarlierIndex,
 )
 from strata.indexing import PIPELINE_VERSION
+from strata.indexing.side_by_side import SideBySide
 from strata.jobs.running import Progress
 from strata.model.corpus import Layer, blob_sha_of
 from strata.model.jobs import Counters, JobKind
+from strata.settings.model import IndexingSettings
 from tests.support.indexed_project import FILES, OTHERS, Project, reasons
 from tests.support.uploads import json_lines, tar_gz
 
@@ -151,6 +153,17 @@ def test_the_first_index_of_a_session_is_made_fast_once_it_is_live(
     monkeypatch.setattr(project.sessions, step, lambda _: found.append(project.paths))
     project.snapshot(FILES, reindex=True)
     assert found == [sorted(FILES)]
+
+
+def test_few_files_start_no_process(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(SideBySide, "results", refused)
+    project.settings = IndexingSettings(prepare_workers=2, new_index_files=1)
+    project.snapshot(FILES)
+    project.snapshot({"new.md": "# New\n"}, reindex=True)
+    assert project.paths == ["new.md"]
 
 
 def test_a_roll_back_makes_the_index_before_the_live_one(project: Project) -> None:

@@ -11,7 +11,7 @@ from psycopg import errors
 from strata.errors import InvalidRequest, SessionNameTaken, SessionNotFound, StaleFence, StrataError
 from strata.jobs.fault_points import reach
 from strata.model.access import Identity, Principal, Session
-from strata.model.corpus import BlobKey, FileEntry, Layer
+from strata.model.corpus import EMBEDDED_LAYERS, BlobKey, FileEntry, Layer
 from strata.ports.clock import Advanced, unwatched
 from strata.ports.sessions import CommitRequest, CommitResult, FlipRequest, NewIndex, RollBackRequest
 from strata.storage.postgres import chunks, new_index, term_blocks
@@ -227,7 +227,8 @@ class PostgresSessionStore:
         self._attempt("blocks of words", index_id, lambda connection: term_blocks.build(connection, index_id))
 
     def build_cells(self, index_id: int) -> None:
-        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows}
+        layers = sorted(EMBEDDED_LAYERS)
+        parameters = {"index_id": index_id, "least_rows": self._nearest_from_rows, "embedded_layers": layers}
         self._attempt("cells", index_id, lambda c: c.execute(queries("commit")["build_cells"], parameters))
 
     def _attempt(self, what: str, index_id: int, build: Callable[[Connection], object]) -> None:

@@ -224,8 +224,13 @@ WHERE session_id = %(session_id)s AND fence <= %(fence)s AND applied_seq < %(seq
 RETURNING generation;
 
 -- name: build_cells
--- The cells of an index that has become large, or twice as large; in a transaction of its own, like `tidy`.
-SELECT strata_build_nearest(%(index_id)s, %(least_rows)s);
+-- The cells of an index that has become large, or twice as large; in a transaction of its own, like `tidy`. The function
+-- counts the vectors, so it is asked only where the counted chunks say that there may be enough.
+SELECT strata_build_nearest(i.index_id, %(least_rows)s) FROM rag_indexes AS i
+WHERE i.index_id = %(index_id)s AND greatest(%(least_rows)s, 2 * coalesce(i.nearest_rows, 0)) <= (
+    SELECT coalesce(sum(l.chunk_count), 0) FROM rag_index_layers AS l
+    WHERE l.index_id = i.index_id AND l.layer = ANY (%(embedded_layers)s::text[])
+);
 
 -- name: tidy
 -- After a large commit, in a transaction of its own: its locks would hold up other sessions.
